@@ -1,0 +1,112 @@
+package schemas
+
+import "encoding/json"
+
+// Plan is one decision of the planner with its inputs, on plan.<cell>.
+type Plan struct {
+	Header
+	ID     string          `json:"id"`
+	AtNS   int64           `json:"at_ns"`
+	Inputs json.RawMessage `json:"inputs,omitempty"`
+	Choice json.RawMessage `json:"choice,omitempty"`
+	Reason string          `json:"reason"`
+}
+
+// Check reports the first bad field.
+func (p *Plan) Check() error { return CheckID("id", p.ID) }
+
+// Dead is a message that could not be processed, on dead.<stage>.<tenant>.
+type Dead struct {
+	Header
+	Stage   Stage  `json:"stage"`
+	Tenant  string `json:"tenant"`
+	Session string `json:"session,omitempty"`
+	Turn    string `json:"turn,omitempty"`
+	Subject string `json:"subject"`       // where the message came from
+	Seq     uint64 `json:"seq,omitempty"` // its stream sequence
+	Code    string `json:"code"`
+	Reason  string `json:"reason"`
+	AtNS    int64  `json:"at_ns"`
+	// Body is the message, cut to MaxDeadBody bytes.
+	Body []byte `json:"body,omitempty"`
+}
+
+// MaxDeadBody bounds the copy of a message in a dead letter, in bytes.
+const MaxDeadBody = 64 << 10
+
+// Check reports the first bad field.
+func (d *Dead) Check() error {
+	if d.Reason == "" {
+		return bad("a dead letter without a reason")
+	}
+	return CheckID("tenant", d.Tenant)
+}
+
+// Lease says which instance of a service is active in a cell, on
+// lease.<cell>.<service>. It ends when it is not renewed within its TTL; its
+// stream sequence is the epoch.
+type Lease struct {
+	Header
+	Holder string `json:"holder"`
+	AtNS   int64  `json:"at_ns"`
+}
+
+// Check reports the first bad field.
+func (l *Lease) Check() error { return CheckID("holder", l.Holder) }
+
+// Snap is one part of an actor's snapshot, on snap.<actor>.<shard>. State is the
+// compressed snapshot, or Ref names it in the payload bucket.
+type Snap struct {
+	Header
+	// Seqs is the last input sequence that the state contains, by stream.
+	Seqs  map[string]uint64 `json:"seqs"`
+	AtNS  int64             `json:"at_ns"`
+	State []byte            `json:"state,omitempty"`
+	Ref   *PayloadRef       `json:"ref,omitempty"`
+}
+
+// Check reports the first bad field.
+func (s *Snap) Check() error {
+	if (s.Ref == nil) == (len(s.State) == 0) {
+		return bad("a snapshot has either state or ref")
+	}
+	return nil
+}
+
+// RenderRequest asks the tokenizer service (weir.tokenize.<model>) to render
+// messages through the chat template, to tokenize text, or both.
+type RenderRequest struct {
+	Header
+	Messages []json.RawMessage `json:"messages,omitempty"`
+	Tools    []json.RawMessage `json:"tools,omitempty"`
+	Kwargs   json.RawMessage   `json:"kwargs,omitempty"` // chat_template_kwargs
+	NowNS    int64             `json:"now_ns,omitempty"` // time that a template may ask for
+	// Text is tokenized when there are no messages.
+	Text string `json:"text,omitempty"`
+	// Known are texts of prefixes that already have tokens, as (bytes, digest):
+	// the longest one that the rendered text starts with is left out of Tokens.
+	Known []KnownText `json:"known,omitempty"`
+	// Continue: the text continues other text, so no BOS is put before it.
+	Continue bool `json:"continue,omitempty"`
+}
+
+// KnownText names a text prefix by length and SHA-256.
+type KnownText struct {
+	Bytes  int    `json:"n"`
+	Digest string `json:"d"`
+}
+
+// Check accepts every request; limits are the service's.
+func (r *RenderRequest) Check() error { return nil }
+
+// RenderReply is the rendered text and the tokens of its part after Matched.
+type RenderReply struct {
+	Header
+	Text    string   `json:"text,omitempty"`
+	Matched int      `json:"matched,omitempty"` // index into Known, plus 1; 0 for none
+	Tokens  Tokens   `json:"tokens,omitempty"`
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Check accepts every reply.
+func (r *RenderReply) Check() error { return nil }

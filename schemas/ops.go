@@ -1,0 +1,148 @@
+package schemas
+
+// Op is an effect outside the bus that an actor asks for: work of an engine, a
+// look into memory, a rendered prompt. Exactly one pointer is set. The runner
+// hands it to its local handler and brings an OpDone with the same ID back.
+type Op struct {
+	ID uint64
+
+	Open      *OpenOp
+	Prefill   *PrefillOp
+	Decode    *DecodeOp
+	Seal      *SealOp
+	Drop      *DropOp
+	Render    *RenderOp
+	Tokens    *TokensRequest
+	Delivered *DeliveredOp
+	Lookup    *LookupOp
+}
+
+// OpDone is the completion of an Op.
+type OpDone struct {
+	ID     uint64
+	TookNS int64
+	// Err is "" on success. Code tells failures apart, see Failure.
+	Err  string
+	Code string
+
+	Open      *OpenDone
+	Prefill   *PrefillDone
+	Decode    *DecodeDone
+	Seal      *SealDone
+	Render    *RenderDone
+	Tokens    *TokensReply
+	Delivered *DeliveredDone
+	Lookup    *LookupDone
+}
+
+// OpenOp gives a turn a sequence of the engine and imports what the tier holds
+// of its prompt.
+type OpenOp struct {
+	Seq     int32 // engine slot, free
+	Stage   Stage
+	Attempt int
+	Ready   *Ready
+	// Head holds tokens 0..len(Head)-1 of the prompt where they were asked for
+	// because the tier lacks blocks before Prompt.TailFrom; otherwise empty.
+	Head Tokens
+	// Delivered tokens the attempt is forced along and which are not sent again.
+	Delivered Tokens
+}
+
+// OpenDone says what was found.
+type OpenDone struct {
+	Cached int // prompt tokens imported, a multiple of the block size
+	// NeedHead: blocks before Prompt.TailFrom are missing and their tokens are
+	// not in the job. Nothing was opened; ask for tokens 0..TailFrom-1 and try again.
+	NeedHead bool
+	// Missing is the number of whole prompt blocks still to be computed.
+	Missing int
+}
+
+// PrefillOp computes whole blocks of the prompt, at most MaxBlocks, and stops
+// early at a block boundary when interrupted.
+type PrefillOp struct {
+	Seq       int32
+	MaxBlocks int
+}
+
+// PrefillDone says how far it came.
+type PrefillDone struct {
+	Computed int // tokens computed now
+	Missing  int // whole blocks still to be computed
+}
+
+// DecodeOp advances sequences token by token: DecodeRun of the design. A row
+// that has not started computes the prompt's tail first. It ends after MaxSteps
+// steps, after MaxNS nanoseconds, when a row ends, or when interrupted.
+type DecodeOp struct {
+	Seqs     []int32
+	MaxSteps int
+	MaxNS    int64
+}
+
+// DecodeDone holds what each row yielded, in the order of DecodeOp.Seqs.
+type DecodeDone struct {
+	Rows  []DecodeRow
+	Steps int
+}
+
+// DecodeRow is the output of one sequence in one DecodeOp.
+type DecodeRow struct {
+	First    int     // index of Tokens[0] among the generated tokens
+	Tokens   []int32 // new tokens; delivered ones are not repeated
+	Text     string  // text that became certain
+	TextAt   int     // byte offset of Text in the answer
+	Finish   string  // "", or why generation ended: stop, length
+	Err      string  // the row failed; the others go on
+	Code     string
+	Logprobs [][]byte // OpenAI logprob objects, one per token, where wanted
+}
+
+// SealOp exports blocks that are computed but not yet in the tier.
+type SealOp struct{ Seq int32 }
+
+// SealDone says how many blocks are in the tier and how many did not fit.
+type SealDone struct {
+	Sealed  int // blocks sealed now
+	Skipped int // blocks left out because the tier is full
+	Blocks  int // leading blocks of the sequence that are in the tier
+}
+
+// DropOp frees a sequence.
+type DropOp struct{ Seq int32 }
+
+// RenderOp renders and tokenizes a request, see RenderRequest.
+type RenderOp struct {
+	Model   string
+	Request RenderRequest
+}
+
+// RenderDone is the answer.
+type RenderDone struct {
+	Reply RenderReply
+}
+
+// DeliveredOp asks for the tokens of a turn that may have reached the caller:
+// the longer of its frames and its checkpoint.
+type DeliveredOp struct {
+	Tenant, Session, Turn string
+}
+
+// DeliveredDone is the answer.
+type DeliveredDone struct {
+	Tokens Tokens
+	// Finished: a result exists already, nothing is left to do.
+	Finished bool
+}
+
+// LookupOp asks whether a turn has a result or is waiting in READY.
+type LookupOp struct {
+	Tenant, Session, Turn string
+}
+
+// LookupDone is the answer; Result is nil when there is none.
+type LookupDone struct {
+	Result *Result
+	Ready  bool
+}

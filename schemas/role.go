@@ -1,0 +1,154 @@
+package schemas
+
+// Role is what an executor takes.
+type Role string
+
+// The roles. Draining is never assigned: an executor reports it in between.
+const (
+	RolePrefill  Role = "prefill"
+	RoleDecode   Role = "decode"
+	RoleMixed    Role = "mixed"
+	RoleDraining Role = "draining"
+	RoleStandby  Role = "standby"
+)
+
+// Takes reports whether the role does that stage.
+func (r Role) Takes(s Stage) bool {
+	switch r {
+	case RoleMixed:
+		return s == StagePrefill || s == StageDecode
+	case RolePrefill:
+		return s == StagePrefill
+	case RoleDecode:
+		return s == StageDecode
+	}
+	return false
+}
+
+// SizeClass is a band of uncached prompt tokens.
+type SizeClass string
+
+// The size classes and their upper bounds in uncached prompt tokens.
+const (
+	SizeS SizeClass = "S" // ≤ 512
+	SizeM SizeClass = "M" // ≤ 8,192
+	SizeL SizeClass = "L"
+
+	SizeSMax = 512
+	SizeMMax = 8192
+)
+
+// ClassOf returns the size class of that many uncached prompt tokens.
+func ClassOf(uncached int) SizeClass {
+	switch {
+	case uncached <= SizeSMax:
+		return SizeS
+	case uncached <= SizeMMax:
+		return SizeM
+	}
+	return SizeL
+}
+
+// Assignment is a ROLE message on role.<cell>.<executor>. Its stream sequence
+// is the epoch; planner and people write it alike, with an expected last
+// sequence.
+type Assignment struct {
+	Header
+	Role    Role        `json:"role"`
+	Classes []SizeClass `json:"classes,omitempty"` // empty means all
+	Plan    string      `json:"plan,omitempty"`
+	Reason  string      `json:"reason,omitempty"`
+	By      string      `json:"by,omitempty"`
+}
+
+// Check reports the first bad field.
+func (a *Assignment) Check() error {
+	switch a.Role {
+	case RolePrefill, RoleDecode, RoleMixed, RoleStandby:
+	default:
+		return bad("role is %q, allowed are prefill, decode, mixed, standby", a.Role)
+	}
+	for _, c := range a.Classes {
+		if c != SizeS && c != SizeM && c != SizeL {
+			return bad("size class is %q, allowed are S, M, L", c)
+		}
+	}
+	return nil
+}
+
+// Allows reports whether the assignment lets a job of that stage and size start.
+func (a *Assignment) Allows(s Stage, uncached int) bool {
+	if !a.Role.Takes(s) {
+		return false
+	}
+	if len(a.Classes) == 0 || s == StageDecode {
+		return true
+	}
+	c := ClassOf(uncached)
+	for _, have := range a.Classes {
+		if have == c {
+			return true
+		}
+	}
+	return false
+}
+
+// Held is one job in an executor's hands.
+type Held struct {
+	Job     string `json:"j"`
+	Attempt int    `json:"a"`
+	Stage   Stage  `json:"s"`
+}
+
+// Heartbeat says that an executor lives, what it may take and what it holds, on
+// hb.<cell>.<executor>, every 500 ms.
+type Heartbeat struct {
+	Header
+	Executor string `json:"executor"`
+	// Boot identifies one life of the process: a restarted executor has another.
+	Boot  string `json:"boot"`
+	Node  string `json:"node"`
+	Pool  string `json:"pool"`
+	Seq   uint64 `json:"seq"` // counts this life's heartbeats
+	Role  Role   `json:"role"`
+	Epoch uint64 `json:"epoch"` // sequence of the assignment in force
+	// Slots: sequences that the engine can hold; Context: tokens per sequence.
+	Slots   int    `json:"slots"`
+	Context int    `json:"context"`
+	Held    []Held `json:"held,omitempty"`
+	// Rates measured over the last seconds; 0 while unknown.
+	PrefillTPS float64 `json:"prefill_tps,omitempty"` // tokens per second of prefill
+	DecodeTPS  float64 `json:"decode_tps,omitempty"`  // tokens per second and sequence
+	// Dead is set by a supervisor that saw the process end. Outside tells that a
+	// signal from outside ended it, which counts against no turn.
+	Dead    bool   `json:"dead,omitempty"`
+	Outside bool   `json:"outside,omitempty"`
+	Cause   string `json:"cause,omitempty"`
+}
+
+// Check reports the first bad field.
+func (h *Heartbeat) Check() error { return CheckID("executor", h.Executor) }
+
+// Report is what an executor measured, on report.<cell>.<executor>, every 2 s.
+type Report struct {
+	Header
+	Executor      string   `json:"executor"`
+	Role          Role     `json:"role"`
+	Epoch         uint64   `json:"epoch"`
+	AtNS          int64    `json:"at_ns"`
+	PrefillTokens uint64   `json:"prefill_tokens"` // computed since the start
+	DecodeTokens  uint64   `json:"decode_tokens"`
+	CachedTokens  uint64   `json:"cached_tokens"`
+	BusyNS        int64    `json:"busy_ns"` // engine time since the start
+	Queued        int      `json:"queued"`
+	Running       int      `json:"running"`
+	SlotsFree     int      `json:"slots_free"`
+	DeviceBlocks  int      `json:"device_blocks"`
+	HostBlocks    int      `json:"host_blocks"`
+	Devices       []string `json:"devices,omitempty"`
+	// FlipNS is the duration of the last role change in nanoseconds.
+	FlipNS int64 `json:"flip_ns,omitempty"`
+}
+
+// Check reports the first bad field.
+func (r *Report) Check() error { return CheckID("executor", r.Executor) }
