@@ -1,0 +1,73 @@
+package nullengine
+
+import (
+	"strings"
+
+	"github.com/weir-dev/weir/gpuexec"
+)
+
+// Control tokens, behind the 256 bytes.
+const (
+	tokenBOS int32 = 256 + iota
+	tokenStart
+	tokenEnd
+	vocabSize
+)
+
+var controlText = [...]string{tokenBOS - 256: "<s>", tokenStart - 256: "<|im_start|>", tokenEnd - 256: "<|im_end|>"}
+
+// ChatTemplate is a ChatML Jinja template for this vocabulary.
+const ChatTemplate = `{% for message in messages %}` +
+	`{{ '<|im_start|>' + message['role'] + '\n' }}{% if message['content'] %}{{ message['content'] }}{% endif %}{{ '<|im_end|>\n' }}` +
+	`{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
+
+// Vocab is the fake engine's alphabet: every byte is a token, and three control
+// tokens. It has no state.
+type Vocab struct{}
+
+var _ gpuexec.Vocab = Vocab{}
+
+// Size is the number of tokens.
+func (Vocab) Size() int { return int(vocabSize) }
+
+// BOS is the token that begins a sequence.
+func (Vocab) BOS() int32 { return tokenBOS }
+
+// EOG reports whether the token is <|im_end|>; the engine never proposes it.
+func (Vocab) EOG(token int32) bool { return token == tokenEnd }
+
+// Name identifies the vocabulary in block keys.
+func (Vocab) Name() string { return "null-bytes-1" }
+
+// Piece is the byte, or the text of a control token when special is set.
+func (Vocab) Piece(token int32, special bool) []byte {
+	switch {
+	case token >= 0 && token < 256:
+		return []byte{byte(token)}
+	case token >= 256 && token < vocabSize && special:
+		return []byte(controlText[token-256])
+	}
+	return nil
+}
+
+// Tokenize turns bytes into tokens; it never fails.
+func (Vocab) Tokenize(text string, addSpecial, parseSpecial bool) ([]int32, error) {
+	out := make([]int32, 0, len(text)+1)
+	if addSpecial {
+		out = append(out, tokenBOS)
+	}
+next:
+	for i := 0; i < len(text); i++ {
+		if parseSpecial && text[i] == '<' {
+			for j, c := range controlText {
+				if strings.HasPrefix(text[i:], c) {
+					out = append(out, 256+int32(j))
+					i += len(c) - 1
+					continue next
+				}
+			}
+		}
+		out = append(out, int32(text[i]))
+	}
+	return out, nil
+}
