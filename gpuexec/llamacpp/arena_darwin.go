@@ -1,0 +1,4 @@
+package llamacpp
+
+// adviseHuge does nothing: macOS has no such advice for anonymous memory.
+func adviseHuge([]byte) {}
