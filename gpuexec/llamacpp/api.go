@@ -15,6 +15,7 @@ type api struct {
 	backendInit     func()
 	logSet          func(callback, data uintptr)
 	llamaVersion    func() string
+	systemInfo      func() string
 
 	modelLoad         func(path string, p modelParams) uintptr
 	modelFree         func(model uintptr)
@@ -124,6 +125,7 @@ func (a *api) modelSymbols() []symbol {
 		{&a.backendInit, "llama_backend_init"},
 		{&a.logSet, "llama_log_set"},
 		{&a.llamaVersion, "llama_version"},
+		{&a.systemInfo, "llama_print_system_info"},
 		{&a.modelLoad, "llama_model_load_from_file"},
 		{&a.modelFree, "llama_model_free"},
 		{&a.modelDesc, "llama_model_desc"},

@@ -63,7 +63,7 @@ func (e *Engine) Import(seq gpuexec.SeqID, src [][]byte) error {
 	e.layout.writeHeader(state, seq, n)
 	e.layout.copyBlocks(state[e.layout.dataStart(0, n):], n, 0, src, toState)
 	e.asked = e.asked[:0]
-	if got := e.lib.api.importState(e.context, state, int32(seq)); got != len(state) {
+	if got := e.call.importState(e.context, state, int32(seq)); got != len(state) {
 		e.clearSeq(seq)
 		return fmt.Errorf("%w: the library read %d of %d bytes: %s", gpuexec.ErrBadBlock, got, len(state), e.lib.logs.last())
 	}
@@ -86,7 +86,7 @@ func (e *Engine) readState(seq gpuexec.SeqID) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := e.lib.api.exportState(e.context, state, int32(seq)); got != len(state) {
+	if got := e.call.exportState(e.context, state, int32(seq)); got != len(state) {
 		return nil, fmt.Errorf("%w: the library wrote %d of %d bytes of sequence %d: %s",
 			gpuexec.ErrBadBlock, got, len(state), seq, e.lib.logs.last())
 	}
@@ -130,29 +130,33 @@ const (
 )
 
 // copyBlocks copies between the K and V bytes of a state of n tokens (data begins
-// at the K rows of layer 0) and the blocks first, first+1, …. It walks the state in
-// order: one long stream through memory, pieces of 64 rows on the other side.
+// at the K rows of layer 0) and the blocks first, first+1, ….
+//
+// It walks from the last layer to the first. The library writes and reads a state
+// front to back, so this way the part it touched last is read first, and the part
+// it will read first is written last: both are still in the processor's cache.
 func (l *layout) copyBlocks(data []byte, n, first int, blocks [][]byte, dir direction) {
 	const rows = gpuexec.BlockTokens
-	at, off := 0, 0
-	for i := range l.k {
-		row := l.k[i].rowBytes
-		copyRuns(data[at:at+n*row], first*rows*row, rows*row, blocks, off, dir)
-		at += n*row + kHeaderBytes // header of the next layer, of equal size for K and V
-		off += rows * row
-	}
-	for i := range l.v {
+	at, off := n*l.tokenBytes()+(len(l.k)+len(l.v)-1)*layerHeaderBytes, l.blockBytes()
+	for i := len(l.v) - 1; i >= 0; i-- {
 		row, el := l.v[i].rowBytes, l.v[i].el
+		at -= n * row
+		off -= rows * row
 		if !l.vTrans {
 			copyRuns(data[at:at+n*row], first*rows*row, rows*row, blocks, off, dir)
-			off += rows * row
 		}
 		for c := range l.v[i].cols { // no columns unless transposed
 			column := data[at+c*n*el : at+(c+1)*n*el]
-			copyRuns(column, first*rows*el, rows*el, blocks, off, dir)
-			off += rows * el
+			copyRuns(column, first*rows*el, rows*el, blocks, off+c*rows*el, dir)
 		}
-		at += n*row + vHeaderBytes
+		at -= layerHeaderBytes
+	}
+	for i := len(l.k) - 1; i >= 0; i-- {
+		row := l.k[i].rowBytes
+		at -= n * row
+		off -= rows * row
+		copyRuns(data[at:at+n*row], first*rows*row, rows*row, blocks, off, dir)
+		at -= layerHeaderBytes
 	}
 }
 

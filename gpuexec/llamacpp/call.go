@@ -6,20 +6,34 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// The calls below run on every step. They go through SyscallN, which needs no
-// reflection and allocates nothing; how a batch is passed by value depends on the
-// architecture (callBatch in call_amd64.go and call_arm64.go).
+// caller makes the calls that run on every step. They go through SyscallN with
+// arguments in a reused array: no reflection, no allocation. It belongs to the
+// goroutine of its Engine. Pointers that it passes lead into arenas, never to
+// memory that the garbage collector may move or free.
+type caller struct {
+	api  *api
+	args [13]uintptr // context, five unused registers, seven words of a batch
+}
 
-// runDecode calls llama_decode and returns its code: 0 done, 1 no room,
-// -1 refused, others failed.
-func (a *api) runDecode(context uintptr, b *batch) int32 {
-	return int32(callBatch(a.decode, context, b))
+// invoke calls f with the first n words of args.
+func (c *caller) invoke(f uintptr, n int) uintptr {
+	r, _, _ := purego.SyscallN(f, c.args[:n]...)
+	return r
+}
+
+// decode calls llama_decode and returns its code: 0 done, 1 no room, -1 refused,
+// others failed. How a batch is passed by value depends on the architecture
+// (passBatch in call_amd64.go and call_arm64.go).
+func (c *caller) decode(context uintptr, b *batch) int32 {
+	c.args[0] = context
+	return int32(c.invoke(c.api.decode, c.passBatch(b)))
 }
 
 // logitsRow gives n logits of row i of the last batch. The memory belongs to the
 // context. It waits for the device. nil when the row did not ask for logits.
-func (a *api) logitsRow(context uintptr, i, n int) []float32 {
-	r, _, _ := purego.SyscallN(a.logits, context, uintptr(i))
+func (c *caller) logitsRow(context uintptr, i, n int) []float32 {
+	c.args[0], c.args[1] = context, uintptr(i)
+	r := c.invoke(c.api.logits, 2)
 	if r == 0 {
 		return nil
 	}
@@ -28,28 +42,35 @@ func (a *api) logitsRow(context uintptr, i, n int) []float32 {
 }
 
 // wait blocks until the device has finished.
-func (a *api) wait(context uintptr) {
-	_, _, _ = purego.SyscallN(a.synchronize, context)
+func (c *caller) wait(context uintptr) {
+	c.args[0] = context
+	c.invoke(c.api.synchronize, 1)
 }
 
-// exportState writes the state of seq to buf, which must not be moved by the
-// garbage collector (see arena.go), and returns the number of bytes written.
-func (a *api) exportState(context uintptr, buf []byte, seq int32) int {
-	r, _, _ := purego.SyscallN(a.stateGet, context, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), uintptr(seq), 0)
-	return int(r)
+// exportState writes the state of seq to buf and returns the bytes written.
+func (c *caller) exportState(context uintptr, buf []byte, seq int32) int {
+	return c.state(c.api.stateGet, context, buf, seq)
 }
 
-// importState replaces the state of seq by buf and returns the number of bytes
-// read; 0 means that the library refused them.
-func (a *api) importState(context uintptr, buf []byte, seq int32) int {
-	r, _, _ := purego.SyscallN(a.stateSet, context, uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), uintptr(seq), 0)
-	return int(r)
+// importState replaces the state of seq by buf and returns the bytes read; 0 means
+// that the library refused them.
+func (c *caller) importState(context uintptr, buf []byte, seq int32) int {
+	return c.state(c.api.stateSet, context, buf, seq)
 }
 
-func (a *api) applySampler(sampler uintptr, candidates *tokenDataArray) {
-	_, _, _ = purego.SyscallN(a.samplerApply, sampler, uintptr(unsafe.Pointer(candidates)))
+func (c *caller) state(f, context uintptr, buf []byte, seq int32) int {
+	c.args[0], c.args[1], c.args[2], c.args[3], c.args[4] = context, address(buf), uintptr(len(buf)), uintptr(seq), 0
+	return int(c.invoke(f, 5))
 }
 
-func (a *api) acceptToken(sampler uintptr, token int32) {
-	_, _, _ = purego.SyscallN(a.samplerAccept, sampler, uintptr(token))
+// applySampler lets a sampler change the logits of candidates.
+func (c *caller) applySampler(sampler uintptr, candidates []tokenDataArray) {
+	c.args[0], c.args[1] = sampler, address(candidates)
+	c.invoke(c.api.samplerApply, 2)
+}
+
+// acceptToken advances a sampler. A grammar throws on a token it forbids.
+func (c *caller) acceptToken(sampler uintptr, token int32) {
+	c.args[0], c.args[1] = sampler, uintptr(token)
+	c.invoke(c.api.samplerAccept, 2)
 }

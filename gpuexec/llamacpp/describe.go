@@ -47,8 +47,25 @@ func (e *Engine) numerics() string {
 		fmt.Sprintf("layers=%d", len(l.k)),
 		"k_row=" + rowSizes(l.k),
 		"v_row=" + rowSizes(l.v),
+		// Kernels differ by instruction set, and attention may be split by thread.
+		fmt.Sprintf("threads=%d", e.opts.Threads),
+		"cpu=" + cpuFeatures(e.lib.api.systemInfo()),
 		"devices=" + e.deviceClass(),
 	}, " ")
+}
+
+// cpuFeatures cuts the library's report ("CPU : SSE3 = 1 | AVX2 = 1 | …") down to
+// the features that its CPU code uses.
+func cpuFeatures(report string) string {
+	_, report, _ = strings.Cut(report, "CPU : ")
+	report, _, _ = strings.Cut(report, " : ") // next backend
+	var names []string
+	for field := range strings.SplitSeq(report, "|") {
+		if name, value, ok := strings.Cut(strings.TrimSpace(field), " = "); ok && value != "0" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // rowSizes is the bytes per token of each layer, or one number when all agree.

@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weir-dev/weir/gpuexec"
@@ -10,6 +11,7 @@ import (
 // gpuexec.Constrainer, and belongs to one goroutine.
 type Engine struct {
 	lib     *Library
+	call    caller
 	model   *model
 	context uintptr
 	memory  uintptr
@@ -25,6 +27,8 @@ type Engine struct {
 
 	layout  layout // of one exported sequence, learned at open
 	scratch arena  // one exported or assembled sequence
+
+	candidates *candidates // of all constraints; nil until the first one
 }
 
 var (
@@ -44,7 +48,7 @@ func Open(l *Library, modelPath string, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{lib: l, model: m}
+	e := &Engine{lib: l, call: caller{api: &l.api}, model: m}
 	if err := e.start(opts); err != nil {
 		return nil, joinClose(fmt.Errorf("%s (%s): %w", modelPath, m.description(), err), e)
 	}
@@ -119,7 +123,7 @@ func (e *Engine) Step(phase gpuexec.Phase, rows []gpuexec.Row) error {
 // compute runs rows that are known to be within all bounds.
 func (e *Engine) compute(rows []gpuexec.Row) error {
 	e.asked = e.asked[:0]
-	switch rc := e.lib.api.runDecode(e.context, e.rows.fill(rows)); rc {
+	switch rc := e.call.decode(e.context, e.rows.fill(rows)); rc {
 	case 0:
 	case 1:
 		return fmt.Errorf("%w: the library found no free cells for %d rows", gpuexec.ErrNoRoom, len(rows))
@@ -142,7 +146,7 @@ func (e *Engine) Logits(i int) []float32 {
 	if i < 0 || i >= len(e.asked) || !e.asked[i] {
 		return nil
 	}
-	return e.lib.api.logitsRow(e.context, i, e.limits.Vocab)
+	return e.call.logitsRow(e.context, i, e.limits.Vocab)
 }
 
 // Len is the number of tokens that seq holds.
@@ -177,13 +181,16 @@ func (e *Engine) Close() error {
 		e.context = 0
 	}
 	e.model.free()
-	err := e.scratch.free()
+	errs := []error{e.scratch.free()}
 	if e.rows != nil {
-		if rowsErr := e.rows.mem.free(); err == nil {
-			err = rowsErr
-		}
+		errs = append(errs, e.rows.mem.free())
+		e.rows = nil
 	}
-	return err
+	if e.candidates != nil {
+		errs = append(errs, e.candidates.mem.free())
+		e.candidates = nil
+	}
+	return errors.Join(errs...)
 }
 
 // joinClose closes an engine that could not start and keeps both errors.

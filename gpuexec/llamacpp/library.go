@@ -51,6 +51,9 @@ var loaded struct {
 // Errors: ErrNoLibrary names the missing files and how to install them, ErrABI
 // names the fields that differ.
 func Load(dir string, logs io.Writer) (*Library, error) {
+	if dir == "" {
+		return nil, fmt.Errorf("%w: no folder given; install them with `make engine` (npm package %s)", ErrNoLibrary, npmPackage())
+	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLibrary, err)

@@ -25,7 +25,7 @@ func (e *Engine) learnLayout() error {
 	if err != nil {
 		return err
 	}
-	if got := e.lib.api.exportState(e.context, state, 0); got != size {
+	if got := e.call.exportState(e.context, state, 0); got != size {
 		return fmt.Errorf("%w: the library wrote %d of %d bytes of state", gpuexec.ErrUnsupported, got, size)
 	}
 	l, err := parseLayout(state, 1)

@@ -27,10 +27,9 @@ const (
 	stateMagic = 0xaf143cd8
 	// cellBytes is the size of one cell record: pos, n_seq_id = 1, sequence id.
 	cellBytes = 12
-	// kHeaderBytes precedes the K rows of a layer, vHeaderBytes the V rows; both
-	// layouts of V have a header of this size.
-	kHeaderBytes = 12
-	vHeaderBytes = 12
+	// layerHeaderBytes precedes the K rows of a layer, and the V rows or columns:
+	// the three kinds of header have one size.
+	layerHeaderBytes = 12
 	// maxStreams and maxStateLayers bound what a parsed header may claim.
 	maxStreams     = 4096
 	maxStateLayers = 4096
@@ -65,7 +64,7 @@ func (l *layout) blockBytes() int { return gpuexec.BlockTokens * l.tokenBytes() 
 // stateBytes is the size of the state of a sequence of n ≥ 1 tokens.
 func (l *layout) stateBytes(n int) int {
 	return 12 + 4*l.streams + n*cellBytes + 8 +
-		len(l.k)*(kHeaderBytes+vHeaderBytes) + n*l.tokenBytes()
+		2*len(l.k)*layerHeaderBytes + n*l.tokenBytes()
 }
 
 // reader walks over a state. After the first overrun it yields zeros and stays
@@ -225,5 +224,5 @@ func (l *layout) writeHeader(state []byte, seq gpuexec.SeqID, n int) {
 // dataStart is the offset of the first layer's K rows in an exported state. Empty
 // streams may stand before the filled one (export) or after it (import).
 func (l *layout) dataStart(emptyBefore, n int) int {
-	return 12 + 4*(emptyBefore+1) + n*cellBytes + 8 + kHeaderBytes
+	return 12 + 4*(emptyBefore+1) + n*cellBytes + 8 + layerHeaderBytes
 }
