@@ -12,7 +12,10 @@ type Job struct {
 	DecodeOn string `json:"decode_on,omitempty"`
 	// Alone: run with nothing else in the engine, because an executor died
 	// while it held this turn.
-	Alone  bool   `json:"alone,omitempty"`
+	Alone bool `json:"alone,omitempty"`
+	// Local: compute what is missing here, however much it is, because the tier
+	// had no room for what a prefill executor computed.
+	Local  bool   `json:"local,omitempty"`
 	Ready  *Ready `json:"ready"`
 	Router uint64 `json:"router"` // epoch of the router's lease
 	// PrefillOn is the executor that did the prefill; for the result.

@@ -59,11 +59,13 @@ type OpenDone struct {
 	Missing int
 }
 
-// PrefillOp computes whole blocks of the prompt, at most MaxBlocks, and stops
-// early at a block boundary when interrupted.
+// PrefillOp computes whole blocks of the prompt, at least one, until MaxNS
+// nanoseconds have gone or MaxBlocks are computed. It ends on a block boundary, so
+// an executor whose role changes, or whose caller has gone, stops soon.
 type PrefillOp struct {
 	Seq       int32
 	MaxBlocks int
+	MaxNS     int64
 }
 
 // PrefillDone says how far it came.
@@ -74,7 +76,7 @@ type PrefillDone struct {
 
 // DecodeOp advances sequences token by token: DecodeRun of the design. A row
 // that has not started computes the prompt's tail first. It ends after MaxSteps
-// steps, after MaxNS nanoseconds, when a row ends, or when interrupted.
+// steps, after MaxNS nanoseconds, or when a row ends, whichever is first.
 type DecodeOp struct {
 	Seqs     []int32
 	MaxSteps int
@@ -94,6 +96,7 @@ type DecodeRow struct {
 	Text     string  // text that became certain
 	TextAt   int     // byte offset of Text in the answer
 	Finish   string  // "", or why generation ended: stop, length
+	Answer   string  // with Finish: the whole text, delivered tokens included
 	Err      string  // the row failed; the others go on
 	Code     string
 	Logprobs [][]byte // OpenAI logprob objects, one per token, where wanted

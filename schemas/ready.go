@@ -55,7 +55,7 @@ type Sampling struct {
 	Seed    uint64             `json:"seed"`
 	Bias    map[string]float64 `json:"bias,omitempty"`
 	Grammar string             `json:"grammar,omitempty"` // GBNF, checked at admission
-	// Logprobs is the number of alternatives per token, -1 when none are wanted.
+	// Logprobs is 0 when none are wanted, else 1 plus the number of alternatives.
 	Logprobs int `json:"logprobs,omitempty"`
 }
 

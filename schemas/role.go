@@ -100,6 +100,15 @@ type Held struct {
 	Stage   Stage  `json:"s"`
 }
 
+// KVFormat is the engine's part of a block key: executors with equal formats may
+// read each other's blocks.
+type KVFormat struct {
+	Engine   string `json:"engine,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Numerics string `json:"numerics,omitempty"`
+	Layout   uint32 `json:"layout,omitempty"`
+}
+
 // Heartbeat says that an executor lives, what it may take and what it holds, on
 // hb.<cell>.<executor>, every 500 ms.
 type Heartbeat struct {
@@ -116,6 +125,8 @@ type Heartbeat struct {
 	Slots   int    `json:"slots"`
 	Context int    `json:"context"`
 	Held    []Held `json:"held,omitempty"`
+	// Format is the engine's part of the block keys; lineage needs it to name extents.
+	Format KVFormat `json:"format,omitzero"`
 	// Rates measured over the last seconds; 0 while unknown.
 	PrefillTPS float64 `json:"prefill_tps,omitempty"` // tokens per second of prefill
 	DecodeTPS  float64 `json:"decode_tps,omitempty"`  // tokens per second and sequence

@@ -1,0 +1,222 @@
+package gpuexec
+
+import (
+	"encoding/json"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+type jsonRaw = json.RawMessage
+
+// opDone brings the completion of an operation back to its job.
+func (e *Executor) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	if j := e.asks[d.ID]; j != nil {
+		delete(e.asks, d.ID)
+		return e.answered(now, j, d, out)
+	}
+	if d.ID != e.op.id {
+		return out // a drop
+	}
+	op := e.op
+	e.op = opInFlight{}
+	e.stats.busyNS += d.TookNS
+	if j := op.job; j != nil {
+		j.busy += d.TookNS
+		if j.dropped {
+			e.free(j)
+			return out
+		}
+	}
+	switch {
+	case op.rows != nil:
+		return e.decoded(now, op.rows, d, out)
+	case d.Err != "":
+		return e.fail(now, op.job, d.Code, d.Err, out)
+	case d.Open != nil:
+		return e.opened(now, op.job, d.Open, out)
+	case d.Prefill != nil:
+		return e.prefilled(op.job, d, out)
+	case d.Seal != nil:
+		return e.sealed(now, op.job, d, out)
+	}
+	return out
+}
+
+// answered continues a job with what was asked for outside the engine.
+func (e *Executor) answered(now schemas.Time, j *job, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	if j.dropped {
+		return out
+	}
+	if d.Err != "" {
+		// Asking again is the router's choice: it places the job anew.
+		out = e.done(j, schemas.OutcomeReturned, "", d.Err, out)
+		return e.forget(j, out)
+	}
+	if a := d.Delivered; a != nil {
+		if a.Finished {
+			out = e.done(j, schemas.OutcomeDecoded, "", "the result existed already", out)
+			return e.forget(j, out)
+		}
+		j.delivered, j.asked = a.Tokens, true
+		j.tokens = append(j.tokens, a.Tokens...)
+		j.ckptLen, j.ckptAt = len(j.tokens), now
+	}
+	if t := d.Tokens; t != nil {
+		if t.Error != "" || t.From != 0 || len(t.Tokens) < j.Ready.Prompt.TailFrom {
+			return e.fail(now, j, schemas.CodeNeedFull, "the prompt's first tokens are not known any more: "+t.Error, out)
+		}
+		j.head = t.Tokens[:j.Ready.Prompt.TailFrom]
+	}
+	j.phase = phaseQueued
+	return out
+}
+
+func (e *Executor) opened(_ schemas.Time, j *job, d *schemas.OpenDone, out []schemas.Msg) []schemas.Msg {
+	if d.NeedHead {
+		e.free(j)
+		j.phase = phaseAsking
+		r := j.Ready
+		req := &schemas.TokensRequest{Header: schemas.H(), Tenant: r.Tenant, Session: r.Session, Turn: r.Turn, To: r.Prompt.TailFrom}
+		return e.question(j, &schemas.Op{Tokens: req}, out)
+	}
+	j.cached, j.missing = d.Cached, d.Missing
+	j.sealedAt = d.Cached
+	e.stats.cachedTokens += uint64(d.Cached)
+	switch {
+	case j.Stage == schemas.StageDecode && d.Missing*BlockTokens > e.cfg.LocalMax && !j.Local && e.role.assignment.Role != schemas.RoleMixed:
+		out = e.done(j, schemas.OutcomeReturned, "", "prompt blocks are missing", out)
+		return e.forget(j, out)
+	case d.Missing > 0:
+		j.phase = phasePrefilling
+	case j.Stage == schemas.StagePrefill:
+		j.phase, j.leave = phaseSealing, leavePrefilled
+	default:
+		j.phase = phaseDecoding
+	}
+	return out
+}
+
+func (e *Executor) prefilled(j *job, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	j.computed += d.Prefill.Computed
+	j.missing = d.Prefill.Missing
+	e.stats.prefillTokens += uint64(d.Prefill.Computed)
+	e.stats.prefillTPS = smooth(e.stats.prefillTPS, rate(d.Prefill.Computed, d.TookNS))
+	if j.phase != phasePrefilling || j.missing > 0 {
+		return out // cancelled, returned, or not there yet
+	}
+	if j.Stage == schemas.StagePrefill {
+		j.phase, j.leave = phaseSealing, leavePrefilled
+	} else {
+		j.phase = phaseDecoding
+	}
+	return out
+}
+
+// decoded distributes what a decode operation yielded.
+func (e *Executor) decoded(now schemas.Time, rows []*job, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	if d.Err != "" || d.Decode == nil || len(d.Decode.Rows) != len(rows) {
+		for _, j := range rows {
+			out = e.fail(now, j, d.Code, d.Err, out)
+		}
+		return out
+	}
+	if d.Decode.Steps > 0 {
+		e.stats.decodeTPS = smooth(e.stats.decodeTPS, rate(d.Decode.Steps, d.TookNS))
+	}
+	for i, j := range rows {
+		r := &d.Decode.Rows[i]
+		j.busy += d.TookNS / int64(len(rows))
+		if j.dropped {
+			e.free(j)
+			continue
+		}
+		if r.Err != "" {
+			out = e.fail(now, j, r.Code, r.Err, out)
+			continue
+		}
+		out = e.took(now, j, r, out)
+	}
+	return out
+}
+
+// took adds a row's new tokens to its job and sends what is due.
+func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []schemas.Msg) []schemas.Msg {
+	fresh := j.first == 0
+	if fresh {
+		j.first = now
+	}
+	e.stats.decodeTokens += uint64(len(r.Tokens))
+	if j.frame.at == 0 || !j.frame.pending() {
+		j.frame.at = now
+	}
+	j.tokens = append(j.tokens, r.Tokens...)
+	for _, lp := range r.Logprobs {
+		j.logprobs = append(j.logprobs, lp)
+	}
+	j.frame.add(r)
+	if fresh || r.Finish != "" || len(j.frame.tokens) >= e.cfg.FrameTokens || int64(now-j.frame.at) >= e.cfg.FrameNS {
+		out = e.flush(j, out)
+	}
+	out = e.checkpoint(now, j, false, out)
+	if r.Finish != "" && j.phase == phaseDecoding {
+		j.finish, j.text = r.Finish, r.Answer
+		j.phase, j.leave = phaseSealing, leaveResult
+	}
+	return out
+}
+
+// sealed continues a job whose blocks are in the tier, or did not fit.
+func (e *Executor) sealed(now schemas.Time, j *job, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	j.sealNS = d.TookNS
+	j.sealedAt = j.Ready.Prompt.N + max(0, len(j.tokens)-1)
+	if j.phase != phaseSealing {
+		return out // a seal in between
+	}
+	switch j.leave {
+	case leavePrefilled:
+		out = e.passOn(j, d.Seal, out)
+	case leaveResult:
+		j.phase = phasePublishing
+		e.free(j)
+		return e.result(now, j, out)
+	case leaveReturned:
+		out = e.flush(j, out)
+		out = e.checkpoint(now, j, true, out)
+		out = e.done(j, schemas.OutcomeReturned, "", j.reason, out)
+	case leaveNot:
+		out = e.done(j, schemas.OutcomeFailed, schemas.CodeCancelled, j.reason, out)
+	}
+	return e.forget(j, out)
+}
+
+// fail gives a job back with the reason. Whether it is tried again is the
+// router's choice.
+func (e *Executor) fail(_ schemas.Time, j *job, code, reason string, out []schemas.Msg) []schemas.Msg {
+	if j.dropped {
+		e.free(j)
+		return out
+	}
+	if code == "" {
+		code = schemas.CodeEngine
+	}
+	out = e.done(j, schemas.OutcomeFailed, code, reason, out)
+	return e.forget(j, out)
+}
+
+func rate(tokens int, ns int64) float64 {
+	if ns <= 0 {
+		return 0
+	}
+	return float64(tokens) / float64(ns) * 1e9
+}
+
+// smooth is an exponential average with weight 0.2 for the newest sample.
+func smooth(old, sample float64) float64 {
+	if sample <= 0 {
+		return old
+	}
+	if old == 0 {
+		return sample
+	}
+	return 0.8*old + 0.2*sample
+}

@@ -1,0 +1,183 @@
+package gpuexec
+
+import (
+	"strconv"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// frame collects tokens that are not sent yet.
+type frame struct {
+	first    int
+	tokens   []int32
+	text     []byte
+	textAt   int
+	logprobs []jsonRaw
+	at       schemas.Time // when the oldest token came
+}
+
+func (f *frame) pending() bool { return len(f.tokens) > 0 || len(f.text) > 0 }
+
+func (f *frame) add(r *schemas.DecodeRow) {
+	if !f.pending() {
+		f.first, f.textAt = r.First, r.TextAt
+	}
+	f.tokens = append(f.tokens, r.Tokens...)
+	f.text = append(f.text, r.Text...)
+	for _, lp := range r.Logprobs {
+		f.logprobs = append(f.logprobs, lp)
+	}
+}
+
+// flush sends the pending tokens of a job.
+func (e *Executor) flush(j *job, out []schemas.Msg) []schemas.Msg {
+	f := &j.frame
+	if !f.pending() {
+		return out
+	}
+	r := j.Ready
+	out = append(out, schemas.Msg{
+		Kind: schemas.KindFrame, Subject: schemas.OutSubject(r.Tenant, r.Session, r.Turn), Core: true, Trace: j.trace,
+		Frame: &schemas.Frame{
+			Header: schemas.H(), Attempt: j.Attempt, First: f.first, Tokens: f.tokens, Text: string(f.text), TextAt: f.textAt, Logprobs: f.logprobs,
+		},
+	})
+	*f = frame{}
+	return out
+}
+
+// checkpoint stores the delivered tokens when enough of them are not stored.
+func (e *Executor) checkpoint(now schemas.Time, j *job, force bool, out []schemas.Msg) []schemas.Msg {
+	if j.ckptAt == 0 {
+		j.ckptAt = now
+	}
+	n := len(j.tokens) - j.ckptLen
+	if n <= 0 || j.Stage != schemas.StageDecode || !force && n < e.cfg.CkptTokens && int64(now-j.ckptAt) < e.cfg.CkptNS {
+		return out
+	}
+	j.ckptLen, j.ckptAt = len(j.tokens), now
+	r := j.Ready
+	return append(out, schemas.Msg{
+		Kind: schemas.KindCheckpoint, Subject: schemas.CkptSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
+		Checkpoint: &schemas.Checkpoint{
+			Header: schemas.H(), Attempt: j.Attempt, Tokens: append(schemas.Tokens(nil), j.tokens...), Seed: r.Sampling.Seed,
+		},
+	})
+}
+
+// result publishes the answer. It is confirmed: the job stays in the heartbeats
+// until the server has it.
+func (e *Executor) result(now schemas.Time, j *job, out []schemas.Msg) []schemas.Msg {
+	r := j.Ready
+	cached := j.cached
+	if j.PrefillOn != "" {
+		cached = j.Cached
+	}
+	prefillOn := j.PrefillOn
+	if prefillOn == "" {
+		prefillOn = e.cfg.Executor
+	}
+	since := func(t schemas.Time) int64 { return int64(t) - r.AdmittedNS }
+	res := &schemas.Result{
+		Header: schemas.H(), Tenant: r.Tenant, Session: r.Session, Turn: r.Turn, Branch: r.Branch, Job: r.Job, Attempt: j.Attempt,
+		Status: schemas.StatusOK, Model: r.Pool, Text: j.text, Tokens: j.tokens, Finish: j.finish,
+		Usage:  schemas.Usage{Prompt: r.Prompt.N, Cached: cached, Completion: len(j.tokens)},
+		Replay: len(r.Force) > 0, PrefillOn: prefillOn, DecodeOn: e.cfg.Executor, Seed: r.Sampling.Seed, Logprobs: j.logprobs,
+		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.busy, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), TotalNS: since(now)},
+	}
+	return append(out, schemas.Msg{
+		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
+		ID: "result:" + j.id, ExpectSet: true, Confirm: true, Result: res,
+	})
+}
+
+// passOn ends a prefill: the decode job goes straight to the executor that the
+// router chose, and the router is told.
+func (e *Executor) passOn(j *job, d *schemas.SealDone, out []schemas.Msg) []schemas.Msg {
+	next := &schemas.Job{
+		Header: schemas.H(), Stage: schemas.StageDecode, Attempt: j.Attempt, Ready: j.Ready, Router: j.Router,
+		Alone: j.Alone, PrefillOn: e.cfg.Executor, Cached: j.cached, Local: d != nil && d.Skipped > 0,
+	}
+	if j.DecodeOn != "" {
+		out = append(out, JobMsg(e.cfg.Cell, j.DecodeOn, next, j.trace))
+	}
+	return e.done(j, schemas.OutcomePrefilled, "", "", out)
+}
+
+// JobMsg is the publish of a job to an executor. Its id makes a job that is
+// placed twice in one attempt one message.
+func JobMsg(cell, executor string, j *schemas.Job, trace schemas.Trace) schemas.Msg {
+	return schemas.Msg{
+		Kind: schemas.KindJob, Subject: schemas.JobSubject(j.Stage, cell, executor, j.Ready.Job), Trace: trace,
+		ID: j.Ready.Job + ":" + string(j.Stage) + ":" + strconv.Itoa(j.Attempt), Job: j,
+	}
+}
+
+// done tells the router how a stage ended here.
+func (e *Executor) done(j *job, o schemas.Outcome, code, reason string, out []schemas.Msg) []schemas.Msg {
+	d := &schemas.Done{
+		Header: schemas.H(), Job: j.id, Attempt: j.Attempt, Stage: j.Stage, Executor: e.cfg.Executor, Outcome: o,
+		Cached: j.cached, Computed: j.computed, BusyNS: j.busy, Code: code, Reason: reason,
+	}
+	if o == schemas.OutcomePrefilled {
+		d.PassedTo = j.DecodeOn
+	}
+	return append(out, schemas.Msg{Kind: schemas.KindDone, Subject: schemas.DoneSubject(e.cfg.Cell, j.id), Trace: j.trace, Done: d})
+}
+
+// timers sends what is due: frames, heartbeats, reports, and results that a full
+// or absent stream refused.
+func (e *Executor) timers(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+	for _, j := range e.order {
+		if j.frame.pending() && int64(now-j.frame.at) >= e.cfg.FrameNS {
+			out = e.flush(j, out)
+		}
+	}
+	if now >= e.hbAt {
+		out = e.heartbeat(now, out)
+		for _, j := range e.order {
+			if j.phase == phasePublishing && j.reason != "" {
+				j.reason = ""
+				out = e.result(now, j, out)
+			}
+			if j.phase == phaseDecoding && j.frame.at != 0 {
+				out = e.checkpoint(now, j, false, out)
+			}
+		}
+	}
+	if now >= e.reportAt {
+		out = e.report(now, out)
+	}
+	return out
+}
+
+func (e *Executor) heartbeat(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+	e.hbAt = now + schemas.Time(e.cfg.HeartbeatNS)
+	e.hbSeq++
+	h := &schemas.Heartbeat{
+		Header: schemas.H(), Executor: e.cfg.Executor, Boot: e.cfg.Boot, Node: e.cfg.Node, Pool: e.cfg.Pool, Seq: e.hbSeq,
+		Role: e.role.report(), Epoch: e.role.epoch, Slots: e.cfg.Limits.Slots, Context: e.cfg.Limits.Context, Format: e.cfg.Format,
+		PrefillTPS: e.stats.prefillTPS, DecodeTPS: e.stats.decodeTPS, Held: make([]schemas.Held, 0, len(e.order)),
+	}
+	for _, j := range e.order {
+		h.Held = append(h.Held, schemas.Held{Job: j.id, Attempt: j.Attempt, Stage: j.Stage})
+	}
+	return append(out, schemas.Msg{Kind: schemas.KindHeartbeat, Subject: schemas.HBSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Heartbeat: h})
+}
+
+func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+	e.reportAt = now + schemas.Time(e.cfg.ReportNS)
+	free := 0
+	for _, s := range e.slots {
+		if s == nil {
+			free++
+		}
+	}
+	r := &schemas.Report{
+		Header: schemas.H(), Executor: e.cfg.Executor, Role: e.role.report(), Epoch: e.role.epoch, AtNS: int64(now),
+		PrefillTokens: e.stats.prefillTokens, DecodeTokens: e.stats.decodeTokens, CachedTokens: e.stats.cachedTokens,
+		BusyNS: e.stats.busyNS, SlotsFree: free, Running: len(e.slots) - free, Queued: len(e.order) - (len(e.slots) - free),
+		FlipNS: e.stats.flipNS,
+	}
+	return append(out, schemas.Msg{Kind: schemas.KindReport, Subject: schemas.ReportSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Report: r})
+}

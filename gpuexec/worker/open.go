@@ -1,0 +1,239 @@
+package worker
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/weir-dev/weir/gpuexec"
+	"github.com/weir-dev/weir/gpuexec/chat"
+	"github.com/weir-dev/weir/gpuexec/sampling"
+	"github.com/weir-dev/weir/schemas"
+)
+
+// open gives a turn a sequence and imports what the tier holds of it.
+func (w *Worker) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
+	r := op.Ready
+	if op.Seq < 0 || int(op.Seq) >= len(w.seqs) || w.seqs[op.Seq] != nil {
+		return nil, fmt.Errorf("%w: sequence %d is not free", errOp, op.Seq)
+	}
+	if r.Prompt.N+1 > w.limits.Context {
+		return nil, fmt.Errorf("%w: the prompt has %d tokens, a sequence holds %d", gpuexec.ErrUnsupported, r.Prompt.N, w.limits.Context)
+	}
+	s := &seq{ready: r, n: r.Prompt.N, known: r.Prompt.TailFrom, delivered: len(op.Delivered), text: chat.NewText(r.Stop)}
+	s.tokens = make([]int32, s.n, s.n+min(r.MaxNew, 4096)+1)
+	copy(s.tokens[r.Prompt.TailFrom:], r.Prompt.Tail)
+	if len(op.Head) > 0 {
+		if len(op.Head) < r.Prompt.TailFrom {
+			return nil, fmt.Errorf("%w: %d head tokens, the tail starts at %d", errOp, len(op.Head), r.Prompt.TailFrom)
+		}
+		copy(s.tokens, op.Head[:r.Prompt.TailFrom])
+		s.known = 0
+	}
+	for i, t := range s.tokens[s.known:] {
+		if t < 0 || int(t) >= w.limits.Vocab {
+			return nil, fmt.Errorf("%w: prompt token %d is %d, the model has tokens 0 to %d", gpuexec.ErrUnsupported, s.known+i, t, w.limits.Vocab-1)
+		}
+	}
+	// What must come out: delivered tokens first, then those of a replay.
+	s.forced = append(s.forced, op.Delivered...)
+	if len(r.Force) > len(s.forced) {
+		s.forced = append(s.forced, r.Force[len(s.forced):]...)
+	}
+	for i, t := range s.forced {
+		if t < 0 || int(t) >= w.limits.Vocab {
+			return nil, fmt.Errorf("%w: forced token %d is %d, the model has tokens 0 to %d", gpuexec.ErrUnsupported, i, t, w.limits.Vocab-1)
+		}
+	}
+	if s.known > 0 && r.Sampling.RepetitionPenalty != 0 && r.Sampling.RepetitionPenalty != 1 {
+		return &schemas.OpenDone{NeedHead: true}, nil // the penalty counts the prompt's tokens
+	}
+	var err error
+	if s.root, err = w.cfg.Keys.Root(r.Keys, w.cfg.Format); err != nil {
+		return nil, err
+	}
+	if !w.nameBlocks(s) {
+		return &schemas.OpenDone{NeedHead: true}, nil
+	}
+	if err := w.prepare(s, op.Stage); err != nil {
+		return nil, err
+	}
+	return w.importBlocks(s, op)
+}
+
+// prepare makes sampler and grammar of a turn that will be decoded here.
+func (w *Worker) prepare(s *seq, stage schemas.Stage) error {
+	if stage != schemas.StageDecode {
+		return nil
+	}
+	p := s.ready.Sampling
+	params := sampling.Params{
+		Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, MinP: p.MinP, RepeatPenalty: p.RepetitionPenalty,
+		FrequencyPenalty: p.FrequencyPenalty, PresencePenalty: p.PresencePenalty, Seed: p.Seed,
+	}
+	if len(p.Bias) > 0 {
+		params.LogitBias = make(map[int32]float64, len(p.Bias))
+		for id, v := range p.Bias {
+			n, err := strconv.ParseInt(id, 10, 32)
+			if err != nil {
+				return fmt.Errorf("%w: logit_bias names token %q, which is not a number", sampling.ErrParams, id)
+			}
+			params.LogitBias[int32(n)] = v
+		}
+	}
+	var err error
+	if s.sampler, err = sampling.New(params, w.limits.Vocab, s.tokens, &w.scratch); err != nil {
+		return err
+	}
+	if p.Grammar == "" {
+		return nil
+	}
+	c, ok := w.cfg.Engine.(gpuexec.Constrainer)
+	if !ok {
+		return fmt.Errorf("%w: engine %s cannot constrain sampling", gpuexec.ErrUnsupported, w.cfg.Engine.Info().Engine)
+	}
+	s.grammar, err = c.Constrain(p.Grammar)
+	return err
+}
+
+// nameBlocks computes the chain keys of the prompt's whole blocks. With the
+// prompt's head unknown it walks back from the last key of the path; false means
+// that a block on the way is gone, so that the head's tokens are needed.
+func (w *Worker) nameBlocks(s *seq) bool {
+	head := s.known / blockTokens
+	if head > 0 {
+		path := s.ready.Prompt.Path
+		if len(path) == 0 || path[len(path)-1].From+path[len(path)-1].N != head {
+			return false
+		}
+		var k Key
+		if n, err := hex.Decode(k[:], []byte(path[len(path)-1].Key)); err != nil || n != len(k) {
+			return false
+		}
+		s.keys = make([]Key, head)
+		for i := head - 1; ; i-- {
+			s.keys[i] = k
+			parent, index, ok := w.cfg.Tier.Parent(k)
+			if !ok || index != i {
+				s.keys = nil
+				return false
+			}
+			if i == 0 {
+				if parent != s.root { // another engine's blocks
+					s.keys = nil
+					return false
+				}
+				break
+			}
+			k = parent
+		}
+	}
+	w.extendKeys(s, s.promptBlocks())
+	return true
+}
+
+// extendKeys names blocks up to count, as far as their tokens are known.
+func (w *Worker) extendKeys(s *seq, count int) {
+	for i := len(s.keys); i < count && (i+1)*blockTokens <= len(s.tokens); i++ {
+		parent := s.root
+		if i > 0 {
+			parent = s.keys[i-1]
+		}
+		s.keys = append(s.keys, w.cfg.Keys.Chain(parent, i, s.tokens[i*blockTokens:(i+1)*blockTokens]))
+	}
+}
+
+// importBlocks leases the longest resident prefix, copies it into the engine and
+// checks that no block changed under the copy.
+func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, error) {
+	want := s.promptBlocks()
+	keys := s.keys[:want]
+	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode {
+		keys = w.keysWithDelivered(s, op.Delivered)
+	}
+	refs := w.cfg.Tier.Lease(keys)
+	// Beyond the prompt only blocks that decode made are bit-equal to what the
+	// earlier attempt computed.
+	for i := want; i < len(refs); i++ {
+		if !refs[i].Decoded {
+			w.cfg.Tier.Release(refs[i:])
+			refs = refs[:i]
+			break
+		}
+	}
+	if len(refs)*blockTokens < s.known { // evicted between naming and leasing
+		w.cfg.Tier.Release(refs)
+		return &schemas.OpenDone{NeedHead: true}, nil
+	}
+	n, err := w.copyIn(gpuexec.SeqID(op.Seq), refs)
+	w.cfg.Tier.Release(refs)
+	if err != nil {
+		return nil, err
+	}
+	if n*blockTokens < s.known {
+		w.cfg.Engine.Drop(gpuexec.SeqID(op.Seq))
+		return &schemas.OpenDone{NeedHead: true}, nil
+	}
+	s.sealed = n
+	if n > want { // the prompt's tail and some delivered tokens are in place
+		s.started = true
+		w.accept(s, n*blockTokens-s.n)
+	}
+	w.seqs[op.Seq] = s
+	return &schemas.OpenDone{Cached: min(n*blockTokens, s.n), Missing: max(0, want-n)}, nil
+}
+
+// keysWithDelivered names the blocks of the prompt and the delivered tokens whose
+// KV an earlier attempt may have sealed: all tokens but the last.
+func (w *Worker) keysWithDelivered(s *seq, delivered []int32) []Key {
+	keys := append([]Key(nil), s.keys[:s.promptBlocks()]...)
+	all := append(append([]int32(nil), s.tokens...), delivered...)
+	for i := len(keys); (i+1)*blockTokens <= len(all)-1; i++ {
+		parent := s.root
+		if i > 0 {
+			parent = keys[i-1]
+		}
+		if i*blockTokens < s.known {
+			return keys
+		}
+		keys = append(keys, w.cfg.Keys.Chain(parent, i, all[i*blockTokens:(i+1)*blockTokens]))
+	}
+	return keys
+}
+
+// accept takes the first n forced tokens as generated, without a step. The KV of
+// the last of them is in place too.
+func (w *Worker) accept(s *seq, n int) {
+	// The token after the imported blocks must still be fed, so the loop in
+	// decode.go continues with the last token that is not in the KV.
+	for i := range n + 1 {
+		w.append(s, s.forced[i])
+	}
+}
+
+// copyIn imports blocks and returns how many are in the engine. A block that
+// changed while it was copied makes the import start again with fewer.
+func (w *Worker) copyIn(id gpuexec.SeqID, refs []Ref) (int, error) {
+	for len(refs) > 0 {
+		src := make([][]byte, len(refs))
+		for i, r := range refs {
+			src[i] = w.cfg.Tier.Data(r)
+		}
+		if err := w.cfg.Engine.Import(id, src); err != nil {
+			return 0, err
+		}
+		good := len(refs)
+		for i, r := range refs {
+			if !w.cfg.Tier.Valid(r) {
+				good = i
+				break
+			}
+		}
+		if good == len(refs) {
+			return good, nil
+		}
+		w.cfg.Engine.Drop(id)
+		refs = refs[:good]
+	}
+	return 0, nil
+}

@@ -1,0 +1,172 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weir-dev/weir/gpuexec"
+	"github.com/weir-dev/weir/gpuexec/chat"
+	"github.com/weir-dev/weir/gpuexec/sampling"
+	"github.com/weir-dev/weir/schemas"
+)
+
+// Key is the chain key of a block.
+type Key = [32]byte
+
+// Ref is a leased block of the tier.
+type Ref struct {
+	Slot, Gen uint64
+	Key       Key
+	Decoded   bool // the block is decode-origin: it holds generated tokens
+}
+
+// Block names what is sealed.
+type Block struct {
+	Key, Parent Key
+	Index       int
+	Decoded     bool
+}
+
+// Slot is reserved memory of one block.
+type Slot interface{ Data() []byte }
+
+// Tier is the shared host memory as the worker uses it.
+type Tier interface {
+	// Lease leases the longest resident prefix of keys.
+	Lease(keys []Key) []Ref
+	// Data is the block's bytes; Valid tells, after they were copied, whether
+	// they were what the lease named.
+	Data(r Ref) []byte
+	Valid(r Ref) bool
+	Release(refs []Ref)
+	// Has reports whether the block is resident. It counts as a use.
+	Has(k Key) bool
+	// Parent returns the key before k in its chain, if k is resident.
+	Parent(k Key) (parent Key, index int, ok bool)
+	// Reserve returns up to n slots; fewer when the tier is full.
+	Reserve(n int) ([]Slot, error)
+	Seal(s Slot, b Block) error
+	Abandon(s []Slot)
+}
+
+// Keys names blocks. It is the tier's naming, handed in because executors and
+// tier do not import each other.
+type Keys interface {
+	Root(spec schemas.KeySpec, format schemas.KVFormat) (Key, error)
+	Chain(parent Key, index int, tokens []int32) Key
+}
+
+// Config are the parts of a worker.
+type Config struct {
+	Engine gpuexec.StepEngine
+	Vocab  gpuexec.Vocab
+	Tier   Tier
+	Keys   Keys
+	Format schemas.KVFormat
+	Now    func() int64 // nanoseconds, monotonic
+}
+
+// Worker performs operations. It belongs to one goroutine.
+type Worker struct {
+	cfg     Config
+	limits  gpuexec.Limits
+	seqs    []*seq
+	scratch sampling.Scratch
+	rows    []gpuexec.Row
+	keybuf  []Key
+}
+
+// New makes a worker.
+func New(cfg Config) *Worker {
+	l := cfg.Engine.Limits()
+	return &Worker{cfg: cfg, limits: l, seqs: make([]*seq, l.Slots)}
+}
+
+// seq is one sequence in the engine.
+type seq struct {
+	ready *schemas.Ready
+	// tokens are the prompt and then the generated ones. Prompt tokens before
+	// known are not in the job and hold zeros.
+	tokens []int32
+	known  int
+	n      int   // prompt tokens
+	keys   []Key // chain keys of whole blocks, as far as computed
+	root   Key
+	sealed int // leading blocks that are in the tier or need not be
+	full   bool
+
+	started   bool
+	finish    string
+	delivered int // generated tokens that are not sent again
+	forced    []int32
+	sampler   *sampling.Sampler
+	grammar   gpuexec.Constraint
+	text      *chat.Text
+	all       []byte // the answer's text as far as it is certain
+}
+
+const blockTokens = gpuexec.BlockTokens
+
+// promptBlocks is the number of whole blocks before the prompt's tail. The tail
+// has 1 to 64 tokens: it yields the first logits.
+func (s *seq) promptBlocks() int { return (s.n - 1) / blockTokens }
+
+var errOp = errors.New("worker: bad operation")
+
+// Do performs one operation. Failures come back in OpDone.Err; the sequence is
+// then gone where the operation was Open, and unchanged otherwise.
+func (w *Worker) Do(op *schemas.Op) schemas.OpDone {
+	done := schemas.OpDone{ID: op.ID}
+	start := w.cfg.Now()
+	var err error
+	switch {
+	case op.Open != nil:
+		done.Open, err = w.open(op.Open)
+	case op.Prefill != nil:
+		done.Prefill, err = w.prefill(op.Prefill)
+	case op.Decode != nil:
+		done.Decode, err = w.decode(op.Decode)
+	case op.Seal != nil:
+		done.Seal, err = w.seal(op.Seal)
+	case op.Drop != nil:
+		err = w.drop(op.Drop.Seq)
+	default:
+		err = fmt.Errorf("%w: an operation that is not for the engine", errOp)
+	}
+	done.TookNS = w.cfg.Now() - start
+	if err != nil {
+		done.Err, done.Code = err.Error(), codeOf(err)
+	}
+	return done
+}
+
+func codeOf(err error) string {
+	switch {
+	case errors.Is(err, sampling.ErrParams):
+		return schemas.CodeInvalid
+	case errors.Is(err, gpuexec.ErrUnsupported):
+		return schemas.CodeInvalid
+	case errors.Is(err, gpuexec.ErrNoRoom):
+		return schemas.CodeBusy
+	}
+	return schemas.CodeEngine
+}
+
+func (w *Worker) get(id int32) (*seq, error) {
+	if id < 0 || int(id) >= len(w.seqs) || w.seqs[id] == nil {
+		return nil, fmt.Errorf("%w: sequence %d is not open", errOp, id)
+	}
+	return w.seqs[id], nil
+}
+
+func (w *Worker) drop(id int32) error {
+	if id < 0 || int(id) >= len(w.seqs) {
+		return fmt.Errorf("%w: sequence %d of %d", errOp, id, len(w.seqs))
+	}
+	if s := w.seqs[id]; s != nil && s.grammar != nil {
+		s.grammar.Close()
+	}
+	w.seqs[id] = nil
+	w.cfg.Engine.Drop(gpuexec.SeqID(id))
+	return nil
+}

@@ -1,0 +1,191 @@
+package route
+
+import "github.com/weir-dev/weir/schemas"
+
+// place gives waiting turns to executors that have room, oldest first. A turn
+// that finds no room does not hold up the ones behind it that need another
+// stage.
+func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+	if len(r.waiting) == 0 || r.busGone {
+		return out
+	}
+	if !r.anyRoom() {
+		return out
+	}
+	kept := r.waiting[:0:0]
+	for i, t := range r.waiting {
+		if i >= r.cfg.ScanMax {
+			kept = append(kept, r.waiting[i:]...)
+			break
+		}
+		if t.attempt > 0 && t.state == stateWaiting && !r.settled(now) {
+			kept = append(kept, t)
+			continue
+		}
+		var ok bool
+		if out, ok = r.placeOne(now, t, out); !ok {
+			kept = append(kept, t)
+		}
+	}
+	r.waiting = kept
+	return out
+}
+
+// anyRoom is a cheap test that spares the scan while every executor is full.
+func (r *Router) anyRoom() bool {
+	for _, id := range r.ids {
+		x := r.execs[id]
+		if x.alive && x.alone == nil && (r.decodeRoom(x) || r.prefillRoom(x, 0)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schemas.Msg, bool) {
+	if t.alone {
+		x := r.emptyFor(t)
+		if x == nil {
+			return out, false
+		}
+		x.alone, x.reserved = t, false
+		t.local = true
+		return r.put(now, t, schemas.StageDecode, x, nil, out), true
+	}
+	need := t.need()
+	direct := t.stage == schemas.StageDecode || t.local || need == 0 || need <= r.cfg.DirectMax
+	if !direct {
+		pre := r.cheapestPrefill(t)
+		switch {
+		case pre != nil && pre.role == schemas.RoleMixed && r.decodeRoom(pre):
+			// Prefill and decode in one place need no hand-over.
+			t.local = true
+			return r.put(now, t, schemas.StageDecode, pre, nil, out), true
+		case pre != nil:
+			return r.put(now, t, schemas.StagePrefill, pre, r.freestDecode(t), out), true
+		case r.anyTakes(schemas.StagePrefill):
+			return out, false // wait for room
+		}
+		t.local = true // nobody prefills: the decode side does what it must
+	}
+	x := r.freestDecode(t)
+	if x == nil {
+		return out, false
+	}
+	return r.put(now, t, schemas.StageDecode, x, nil, out), true
+}
+
+// put places one stage. then is the executor that will decode after a prefill.
+func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *executor, out []schemas.Msg) []schemas.Msg {
+	if !t.handed {
+		t.attempt++ // a hand-over from prefill to decode is the same attempt
+	}
+	t.handed = false
+	t.state, t.stage, t.exec, t.decodeOn, t.placedAt, t.missing = statePlaced, stage, x, then, now, 0
+	job := &schemas.Job{
+		Header: schemas.H(), Stage: stage, Attempt: t.attempt, Ready: t.ready, Router: r.cfg.Epoch, Alone: t.alone, Local: t.local,
+	}
+	if stage == schemas.StagePrefill {
+		x.prefills[t.ready.Job] = t
+		x.tokens += t.need()
+		if then != nil {
+			then.decodes[t.ready.Job] = t
+			t.boot = then.boot
+			job.DecodeOn = then.id
+		}
+	} else {
+		x.decodes[t.ready.Job] = t
+		job.PrefillOn, job.Cached = t.prefillOn, t.cached
+	}
+	r.counts.Placed++
+	return append(out, schemas.Msg{
+		Kind: schemas.KindJob, Subject: schemas.JobSubject(stage, r.cfg.Cell, x.id, t.ready.Job), Trace: t.trace,
+		ID: jobMsgID(t.ready.Job, stage, t.attempt), Job: job,
+	})
+}
+
+// prefillRoom: one job always, more while few tokens wait.
+func (r *Router) prefillRoom(x *executor, need int) bool {
+	if !x.role.Takes(schemas.StagePrefill) || x.reserved || len(x.prefills) >= r.cfg.PrefillJobs {
+		return false
+	}
+	return len(x.prefills) == 0 || x.tokens+need <= r.cfg.PrefillTokens
+}
+
+func (r *Router) decodeRoom(x *executor) bool {
+	return x.role.Takes(schemas.StageDecode) && !x.reserved && len(x.decodes) < x.slots
+}
+
+// seconds is the cost of a prefill on x: what waits there and the turn itself, at
+// the executor's measured speed.
+func (r *Router) seconds(x *executor, need int) float64 {
+	tps := x.tps
+	if tps <= 0 {
+		tps = r.cfg.PrefillTPS
+	}
+	return float64(x.tokens+need) / tps
+}
+
+// cheapestPrefill is the executor with room that would be done first.
+func (r *Router) cheapestPrefill(t *turn) *executor {
+	var best *executor
+	for _, id := range r.ids {
+		x := r.execs[id]
+		if !x.alive || x.alone != nil || x.context <= t.ready.Prompt.N || !r.prefillRoom(x, t.need()) {
+			continue
+		}
+		if best == nil || r.seconds(x, t.need()) < r.seconds(best, t.need()) {
+			best = x
+		}
+	}
+	return best
+}
+
+// freestDecode is the executor with the smallest share of its slots in use.
+func (r *Router) freestDecode(t *turn) *executor {
+	var best *executor
+	for _, id := range r.ids {
+		x := r.execs[id]
+		if !x.alive || x.alone != nil || x.context <= t.ready.Prompt.N || !r.decodeRoom(x) {
+			continue
+		}
+		if best == nil || len(x.decodes)*best.slots < len(best.decodes)*x.slots {
+			best = x
+		}
+	}
+	return best
+}
+
+func (r *Router) anyTakes(s schemas.Stage) bool {
+	for _, id := range r.ids {
+		if x := r.execs[id]; x.alive && x.role.Takes(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// emptyFor is an empty executor for a turn that must run alone. When all are
+// busy, one is kept free of new work until it is empty, so that load cannot
+// starve the turn.
+func (r *Router) emptyFor(t *turn) *executor {
+	var keep *executor
+	reserved := false
+	for _, id := range r.ids {
+		x := r.execs[id]
+		if !x.alive || x.alone != nil || !x.role.Takes(schemas.StageDecode) || x.context <= t.ready.Prompt.N {
+			continue
+		}
+		if x.empty() {
+			return x
+		}
+		reserved = reserved || x.reserved
+		if keep == nil || len(x.decodes) < len(keep.decodes) {
+			keep = x
+		}
+	}
+	if keep != nil && !reserved {
+		keep.reserved = true
+	}
+	return nil
+}

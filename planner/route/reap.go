@@ -1,0 +1,172 @@
+package route
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+func jobMsgID(job string, stage schemas.Stage, attempt int) string {
+	return job + ":" + string(stage) + ":" + strconv.Itoa(attempt)
+}
+
+// heartbeat learns what an executor can take and holds, and repairs what was lost
+// on the way: jobs, dones and cancels.
+func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas.Msg) []schemas.Msg {
+	x := r.execs[h.Executor]
+	if h.Dead {
+		if x != nil && (h.Boot == "" || h.Boot == x.boot) && x.alive {
+			out = r.lost(now, x, !h.Outside, h.Cause, out)
+		}
+		return out
+	}
+	if x == nil {
+		x = &executor{id: h.Executor, prefills: map[string]*turn{}, decodes: map[string]*turn{}}
+		r.execs[h.Executor] = x
+		i := sort.SearchStrings(r.ids, h.Executor)
+		r.ids = append(r.ids, "")
+		copy(r.ids[i+1:], r.ids[i:])
+		r.ids[i] = h.Executor
+	}
+	if x.boot != "" && x.boot != h.Boot && x.alive {
+		// A new life without word from a supervisor: the old one ended by itself.
+		out = r.lost(now, x, true, "the process started again", out)
+	}
+	x.boot, x.role, x.epoch, x.slots, x.context, x.lastHB, x.alive = h.Boot, h.Role, h.Epoch, h.Slots, h.Context, now, true
+	if h.PrefillTPS > 0 {
+		x.tps = h.PrefillTPS
+	}
+	return r.compare(now, x, h, out)
+}
+
+// compare sets what an executor says it holds against what was placed on it.
+func (r *Router) compare(now schemas.Time, x *executor, h *schemas.Heartbeat, out []schemas.Msg) []schemas.Msg {
+	held := make(map[string]bool, len(h.Held))
+	for _, j := range h.Held {
+		t := r.turns[j.Job]
+		switch {
+		case t == nil:
+			if r.settled(now) {
+				out = append(out, r.cancelMsg(x.id, j.Job, j.Attempt, "the turn has ended"))
+			}
+			continue
+		case t.state == stateFailing || j.Attempt < t.attempt && t.state == statePlaced:
+			out = append(out, r.cancelMsg(x.id, j.Job, j.Attempt, "an older attempt"))
+			continue
+		case t.state == stateWaiting && !r.settled(now),
+			t.state == statePlaced && j.Attempt >= t.attempt && (t.exec != x || t.stage != j.Stage):
+			r.adopt(now, t, x, j)
+		}
+		held[j.Job] = true
+		t.missing = 0
+	}
+	for _, t := range r.onExecutor(x) {
+		if held[t.ready.Job] || int64(now-t.placedAt) < 2*r.cfg.HeartbeatNS {
+			continue
+		}
+		if t.missing++; t.missing >= 2 {
+			r.counts.Lost++
+			out = r.again(now, t, out)
+		}
+	}
+	return out
+}
+
+// adopt takes over a placement that the executor knows and this router does not:
+// after a restart of the router, or when a done was lost.
+func (r *Router) adopt(now schemas.Time, t *turn, x *executor, j schemas.Held) {
+	r.release(t)
+	r.unwait(t)
+	t.state, t.stage, t.exec, t.attempt, t.placedAt = statePlaced, j.Stage, x, j.Attempt, now
+	if j.Stage == schemas.StagePrefill {
+		x.prefills[t.ready.Job] = t
+		x.tokens += t.need()
+	} else {
+		x.decodes[t.ready.Job] = t
+	}
+}
+
+// onExecutor lists the turns placed on x in order of arrival.
+func (r *Router) onExecutor(x *executor) []*turn {
+	var ts []*turn
+	for _, t := range x.prefills {
+		ts = append(ts, t)
+	}
+	for _, t := range x.decodes {
+		if t.exec == x {
+			ts = append(ts, t)
+		}
+	}
+	sort.Slice(ts, func(i, j int) bool { return ts[i].order < ts[j].order })
+	return ts
+}
+
+// lost takes an executor's turns away. guilty: the process ended by itself, so
+// one of its turns may have ended it. Those are then run alone: only the one that
+// did it can end a second executor.
+func (r *Router) lost(now schemas.Time, x *executor, guilty bool, cause string, out []schemas.Msg) []schemas.Msg {
+	ts := r.onExecutor(x)
+	for _, t := range x.decodes {
+		if t.exec != x { // a slot kept for a prefill elsewhere
+			t.decodeOn = nil
+		}
+	}
+	x.prefills, x.decodes, x.tokens, x.alone, x.reserved = map[string]*turn{}, map[string]*turn{}, 0, nil, false
+	x.alive = false
+	if guilty {
+		r.counts.Deaths++
+	}
+	for _, t := range ts {
+		t.exec = nil
+		if guilty {
+			t.deaths++
+			t.alone = true
+		}
+		if t.deaths >= r.cfg.MaxDeaths {
+			r.counts.Poisoned++
+			f := &schemas.Failure{
+				Code:    schemas.CodePoison,
+				Message: fmt.Sprintf("the turn ended %d executors, the last one by: %s; it is not tried again", t.deaths, cause),
+			}
+			out = r.fail(now, t, f, append(out, r.dead(now, t, f)))
+			continue
+		}
+		out = r.again(now, t, out)
+	}
+	return out
+}
+
+// reap looks at liveness, deadlines and failures that are not stored yet.
+func (r *Router) reap(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+	if !r.busGone && int64(now-r.busBack) > r.cfg.GraceNS {
+		for _, id := range r.ids {
+			x := r.execs[id]
+			// Silence counts from when the bus was back at the earliest.
+			if x.alive && int64(now-max(x.lastHB, r.busBack)) > r.cfg.SilentNS {
+				r.counts.Silent++
+				out = r.lost(now, x, false, "no heartbeat", out)
+			}
+		}
+	}
+	var late []*turn
+	for _, t := range r.turns {
+		if t.state == stateFailing && int64(now-t.failAt) > 10*r.cfg.TickNS || t.state != stateFailing && t.ready.DeadlineNS > 0 && int64(now) > t.ready.DeadlineNS {
+			late = append(late, t)
+		}
+	}
+	sort.Slice(late, func(i, j int) bool { return late[i].order < late[j].order })
+	for _, t := range late {
+		if t.state == stateFailing {
+			out = r.publishFailure(now, t, out)
+			continue
+		}
+		where := "it waited for an executor"
+		if t.exec != nil {
+			where = fmt.Sprintf("it was in %s on %s", t.stage, t.exec.id)
+		}
+		out = r.fail(now, t, &schemas.Failure{Code: schemas.CodeDeadline, Message: "the turn's deadline has passed while " + where}, out)
+	}
+	return out
+}

@@ -1,0 +1,392 @@
+package route
+
+import (
+	"sort"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// turn is one turn without a result.
+//
+//	waiting --place--> placed --done: prefilled--> placed on the decode executor, or waiting for one
+//	   ^                 |  \--result------------> gone
+//	   +-- returned, ----+
+//	       executor lost
+//	any --deadline, cancel, poison--> failing --result stored--> gone
+type turn struct {
+	ready *schemas.Ready
+	seq   uint64 // of the READY message
+	trace schemas.Trace
+	order uint64 // arrival, for first come first served
+
+	state    state
+	stage    schemas.Stage // the stage that is placed, or to be placed next
+	exec     *executor     // where it is placed
+	decodeOn *executor     // where a decode slot is kept for it while it is in prefill
+	boot     string        // life of decodeOn when the slot was taken
+	attempt  int           // of the last placement; 0 before the first
+	placedAt schemas.Time
+	missing  int // heartbeats in a row that lack it
+
+	handed    bool // prefilled, and waiting for a decode slot
+	evicted   bool // what lineage took for known was not in the tier
+	tries     int  // placements that came back
+	deaths    int
+	errors    int
+	alone     bool
+	local     bool // compute everything on the decode executor
+	prefillOn string
+	cached    int
+
+	failure *schemas.Failure
+	failAt  schemas.Time // last publish of the failure
+}
+
+type state uint8
+
+const (
+	stateWaiting state = iota
+	statePlaced
+	stateFailing
+)
+
+// need is the number of whole-block prompt tokens that nobody has computed, as
+// far as lineage knows.
+func (t *turn) need() int {
+	p := &t.ready.Prompt
+	whole := (p.N - 1) / blockTokens * blockTokens
+	if t.evicted {
+		return whole
+	}
+	return max(0, whole-p.TailFrom)
+}
+
+const blockTokens = 64
+
+// executor is what the router knows of one executor.
+type executor struct {
+	id      string
+	boot    string
+	role    schemas.Role
+	epoch   uint64
+	slots   int
+	context int
+	tps     float64 // prefill tokens per second, measured
+	lastHB  schemas.Time
+	alive   bool
+
+	prefills map[string]*turn // placed for prefill
+	decodes  map[string]*turn // placed for decode, or a slot kept
+	tokens   int              // uncached tokens in prefills
+	alone    *turn            // a turn that has the executor to itself
+	reserved bool             // an alone turn waits for it to become empty
+}
+
+func (x *executor) empty() bool { return len(x.prefills) == 0 && len(x.decodes) == 0 }
+
+// Router is the actor that places turns.
+type Router struct {
+	cfg     Config
+	turns   map[string]*turn
+	waiting []*turn // by order
+	execs   map[string]*executor
+	ids     []string // of execs, sorted: the order of every search
+	next    uint64
+
+	started schemas.Time // first step
+	busBack schemas.Time // the bus was away until then
+	busGone bool
+	tickAt  schemas.Time
+	counts  Counts
+}
+
+// Counts are totals since the start.
+type Counts struct {
+	Placed, Replaced, Returned, Poisoned, Failed, Finished, Deaths, Silent, Lost uint64
+}
+
+// New makes a router that knows nothing yet.
+func New(cfg Config) *Router {
+	cfg.defaults()
+	return &Router{cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}}
+}
+
+var _ schemas.Actor = (*Router)(nil)
+
+// Counts returns the totals since the start.
+func (r *Router) Counts() Counts { return r.counts }
+
+// Load returns the number of turns that wait and that are placed.
+func (r *Router) Load() (waiting, placed int) {
+	return len(r.waiting), len(r.turns) - len(r.waiting)
+}
+
+// Step handles one message.
+func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	if r.started == 0 {
+		r.started, r.busBack = now, now
+	}
+	switch in.Kind {
+	case schemas.KindReady:
+		out = r.ready(now, in, out)
+	case schemas.KindHeartbeat:
+		out = r.heartbeat(now, in.Heartbeat, out)
+	case schemas.KindDone:
+		out = r.done(now, in.Done, out)
+	case schemas.KindResult:
+		out = r.result(in.Result, out)
+	case schemas.KindPublished:
+		out = r.published(in, out)
+	case schemas.KindBus:
+		r.busGone = in.Err != ""
+		r.busBack = now
+	default:
+		// Ticks, and messages for others.
+	}
+	if now >= r.tickAt {
+		r.tickAt = now + schemas.Time(r.cfg.TickNS)
+		out = r.reap(now, out)
+	}
+	return r.place(now, out)
+}
+
+// Next is the time of the next look at liveness and deadlines.
+func (r *Router) Next() schemas.Time { return r.tickAt }
+
+// Snapshot is empty: READY and heartbeats hold all that is needed.
+func (r *Router) Snapshot(dst []byte) ([]byte, error) { return dst, nil }
+
+// Restore accepts any snapshot.
+func (r *Router) Restore([]byte) error { return nil }
+
+// settled tells whether every living executor has had time to say what it holds.
+// Until then a turn that was admitted before the router started is not placed:
+// it may be running.
+func (r *Router) settled(now schemas.Time) bool {
+	return int64(now-r.started) >= r.cfg.GraceNS
+}
+
+func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	m := in.Ready
+	t := r.turns[m.Job]
+	if m.Cancel {
+		// The cancel message itself is finished with the turn, or at once.
+		if t == nil {
+			return append(out, ack(in.Seq))
+		}
+		out = append(out, ack(in.Seq))
+		return r.fail(now, t, &schemas.Failure{Code: schemas.CodeCancelled, Message: "cancelled: " + m.Reason}, out)
+	}
+	if t != nil {
+		if t.seq != in.Seq {
+			out = append(out, ack(t.seq)) // published twice: the newer copy stands for the turn
+		}
+		t.seq = in.Seq
+		return out
+	}
+	t = &turn{ready: m, seq: in.Seq, trace: in.Trace, order: r.next, stage: schemas.StagePrefill}
+	if m.AdmittedNS < int64(r.started) {
+		// Earlier routers may have tried it. Attempts only grow, and no router
+		// tries more often than four times a second over a turn's life.
+		t.attempt = 8 + int(4*max(0, int64(now)-m.AdmittedNS)/1_000_000_000)
+		t.stage = schemas.StageDecode // what is missing in the tier is found out there
+	}
+	r.next++
+	r.turns[m.Job] = t
+	r.waiting = append(r.waiting, t)
+	return out
+}
+
+func ack(seq uint64) schemas.Msg {
+	return schemas.Msg{Kind: schemas.KindAck, Subject: string(schemas.RootReady), Seq: seq}
+}
+
+// result ends a turn, whoever wrote it.
+func (r *Router) result(m *schemas.Result, out []schemas.Msg) []schemas.Msg {
+	t := r.turns[schemas.JobID(m.Tenant, m.Session, m.Turn)]
+	if t == nil {
+		return out
+	}
+	return r.finish(t, out)
+}
+
+func (r *Router) finish(t *turn, out []schemas.Msg) []schemas.Msg {
+	r.release(t)
+	r.unwait(t)
+	delete(r.turns, t.ready.Job)
+	r.counts.Finished++
+	return append(out, ack(t.seq))
+}
+
+// published ends a failing turn: its failure is stored, or a result was there first.
+func (r *Router) published(in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	s, err := schemas.ParseSubject(in.Subject)
+	if err != nil || s.Root != schemas.RootResult {
+		return out
+	}
+	t := r.turns[schemas.JobID(s.Get("tenant"), s.Get("session"), s.Get("turn"))]
+	if t == nil || t.state != stateFailing || in.Err != "" && in.Err != schemas.ErrTextConflict {
+		return out // a refused failure is published again by reap
+	}
+	return r.finish(t, out)
+}
+
+// done moves a turn on when a stage ended.
+func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []schemas.Msg {
+	t := r.turns[d.Job]
+	if t == nil || d.Attempt != t.attempt || t.state == stateFailing {
+		return out
+	}
+	switch d.Outcome {
+	case schemas.OutcomePrefilled:
+		return r.prefilled(now, t, d, out)
+	case schemas.OutcomeDecoded:
+		return r.finish(t, out) // the executor found a result
+	case schemas.OutcomeReturned:
+		r.counts.Returned++
+		if d.Stage == schemas.StageDecode && d.Reason == reasonMissing {
+			// Once more through prefill; if the tier cannot keep what that
+			// computes, the decode executor does it all.
+			r.release(t)
+			t.local = t.evicted || t.prefillOn != ""
+			t.stage, t.evicted = schemas.StagePrefill, true
+		}
+		return r.again(now, t, out)
+	case schemas.OutcomeFailed:
+		return r.failed(now, t, d, out)
+	}
+	return out
+}
+
+// reasonMissing is what a decode executor says when prompt blocks are not in the tier.
+const reasonMissing = "prompt blocks are missing"
+
+func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []schemas.Msg) []schemas.Msg {
+	if t.stage != schemas.StagePrefill {
+		return out
+	}
+	t.prefillOn, t.cached = d.Executor, d.Cached
+	to, boot := t.decodeOn, t.boot
+	r.release(t)
+	t.stage = schemas.StageDecode
+	if to != nil && d.PassedTo == to.id && to.alive && to.boot == boot {
+		t.state, t.exec, t.placedAt, t.missing = statePlaced, to, now, 0
+		to.decodes[t.ready.Job] = t
+		return out
+	}
+	if d.PassedTo != "" { // it went to an executor that is gone
+		return r.again(now, t, out)
+	}
+	t.handed = true
+	r.wait(t)
+	return out
+}
+
+func (r *Router) failed(now schemas.Time, t *turn, d *schemas.Done, out []schemas.Msg) []schemas.Msg {
+	f := &schemas.Failure{Code: d.Code, Message: d.Reason}
+	switch d.Code {
+	case schemas.CodeInvalid, schemas.CodeTooLong, schemas.CodeNeedFull, schemas.CodeCancelled, schemas.CodeModel:
+		return r.fail(now, t, f, out)
+	}
+	if t.errors++; t.errors >= r.cfg.MaxErrors {
+		return r.fail(now, t, f, append(out, r.dead(now, t, f)))
+	}
+	return r.again(now, t, out)
+}
+
+// again puts a turn back among the waiting with a new attempt.
+func (r *Router) again(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
+	r.release(t)
+	r.counts.Replaced++
+	t.handed = false
+	if t.tries++; t.tries >= r.cfg.MaxAttempts {
+		f := &schemas.Failure{Code: schemas.CodeInternal, Message: "given up after too many attempts; see the dead letters"}
+		return r.fail(now, t, f, append(out, r.dead(now, t, f)))
+	}
+	r.wait(t)
+	return out
+}
+
+// wait puts a turn among the waiting, in order of arrival.
+func (r *Router) wait(t *turn) {
+	t.state = stateWaiting
+	i := sort.Search(len(r.waiting), func(i int) bool { return r.waiting[i].order >= t.order })
+	if i < len(r.waiting) && r.waiting[i] == t {
+		return
+	}
+	r.waiting = append(r.waiting, nil)
+	copy(r.waiting[i+1:], r.waiting[i:])
+	r.waiting[i] = t
+}
+
+func (r *Router) unwait(t *turn) {
+	i := sort.Search(len(r.waiting), func(i int) bool { return r.waiting[i].order >= t.order })
+	if i < len(r.waiting) && r.waiting[i] == t {
+		r.waiting = append(r.waiting[:i], r.waiting[i+1:]...)
+	}
+}
+
+// release gives back every credit that a turn holds.
+func (r *Router) release(t *turn) {
+	for _, x := range [...]*executor{t.exec, t.decodeOn} {
+		if x == nil {
+			continue
+		}
+		if _, ok := x.prefills[t.ready.Job]; ok {
+			delete(x.prefills, t.ready.Job)
+			x.tokens -= t.need()
+		}
+		delete(x.decodes, t.ready.Job)
+		if x.alone == t {
+			x.alone = nil
+		}
+	}
+	t.exec, t.decodeOn = nil, nil
+}
+
+// fail ends a turn with a failure. The executor that works on it is told.
+func (r *Router) fail(now schemas.Time, t *turn, f *schemas.Failure, out []schemas.Msg) []schemas.Msg {
+	if t.state == stateFailing {
+		return out
+	}
+	if t.exec != nil {
+		out = append(out, r.cancelMsg(t.exec.id, t.ready.Job, t.attempt, f.Code))
+	}
+	r.release(t)
+	r.unwait(t)
+	t.state, t.failure = stateFailing, f
+	r.counts.Failed++
+	return r.publishFailure(now, t, out)
+}
+
+func (r *Router) publishFailure(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
+	t.failAt = now
+	m := t.ready
+	return append(out, schemas.Msg{
+		Kind: schemas.KindResult, Subject: schemas.ResultSubject(m.Tenant, m.Session, m.Turn), Trace: t.trace,
+		ID: "result:" + m.Job, ExpectSet: true, Confirm: true,
+		Result: &schemas.Result{
+			Header: schemas.H(), Tenant: m.Tenant, Session: m.Session, Turn: m.Turn, Branch: m.Branch, Job: m.Job, Attempt: max(1, t.attempt),
+			Status: schemas.StatusFailed, Failure: t.failure, Model: m.Pool, Usage: schemas.Usage{Prompt: m.Prompt.N},
+			Timing: schemas.Timing{AdmittedNS: m.AdmittedNS, TotalNS: int64(now) - m.AdmittedNS},
+		},
+	})
+}
+
+func (r *Router) cancelMsg(executor, job string, attempt int, reason string) schemas.Msg {
+	return schemas.Msg{
+		Kind: schemas.KindCancel, Subject: schemas.CancelSubject(r.cfg.Cell, executor), Core: true,
+		Cancel: &schemas.Cancel{Header: schemas.H(), Job: job, Attempt: attempt, Reason: reason},
+	}
+}
+
+func (r *Router) dead(now schemas.Time, t *turn, f *schemas.Failure) schemas.Msg {
+	m := t.ready
+	return schemas.Msg{
+		Kind: schemas.KindDead, Subject: schemas.DeadSubject(string(t.stage), m.Tenant), ID: "dead:" + m.Job, Trace: t.trace,
+		Dead: &schemas.Dead{
+			Header: schemas.H(), Stage: t.stage, Tenant: m.Tenant, Session: m.Session, Turn: m.Turn, AtNS: int64(now),
+			Subject: schemas.ReadySubject(r.cfg.Cell, m.Tenant, m.Session, m.Turn), Seq: t.seq, Code: f.Code, Reason: f.Message,
+		},
+	}
+}
