@@ -1,0 +1,178 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nikolalohinski/gonja/v2/builtins"
+	"github.com/nikolalohinski/gonja/v2/exec"
+)
+
+// filters are gonja's without those that are random or pad without bound, with
+// ordered items and dictsort, and with tojson as transformers defines it.
+func filters() *exec.FilterSet {
+	out := map[string]exec.FilterFunction{}
+	for _, name := range []string{
+		"abs", "attr", "batch", "capitalize", "default", "d", "e", "escape", "first", "float", "format", "groupby",
+		"indent", "int", "join", "last", "length", "count", "list", "lower", "map", "max", "min", "rejectattr", "reject",
+		"replace", "reverse", "round", "safe", "selectattr", "select", "slice", "sort", "string", "sum", "title", "trim",
+		"truncate", "unique", "upper", "wordcount",
+	} {
+		if f, ok := builtins.Filters.Get(name); ok {
+			out[name] = func(e *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
+				return normalize(f(e, in, va))
+			}
+		}
+	}
+	out["items"] = func(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
+		if in.IsNil() {
+			return exec.AsValue(list{})
+		}
+		if !in.IsDict() {
+			return exec.AsValue(fmt.Errorf("items needs a mapping"))
+		}
+		return exec.AsValue(pairsOf(in, func(k, v *exec.Value) any { return list{unwrap(k), unwrap(v)} }))
+	}
+	out["dictsort"] = func(e *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
+		v := out["items"](e, in, va)
+		if items, ok := v.Interface().(list); ok {
+			slices.SortFunc(items, func(x, y any) int {
+				return strings.Compare(strings.ToLower(fmt.Sprint(x.(list)[0])), strings.ToLower(fmt.Sprint(y.(list)[0])))
+			})
+		}
+		return v
+	}
+	out["tojson"] = filterToJSON
+	return exec.NewFilterSet(out)
+}
+
+func filterToJSON(_ *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
+	style, a := pythonJSON, arguments{va}
+	flag := func(name string) bool { v := va.KwArgs[name]; return v != nil && v.IsTrue() }
+	style.ascii, style.sortKeys = flag("ensure_ascii"), flag("sort_keys")
+	if n := a.integer(0, "indent", -1); n >= 0 {
+		style.indent, style.item = min(n, 16), ","
+	}
+	if v := va.KwArgs["separators"]; v != nil && v.IsList() && v.Len() == 2 {
+		style.item, style.pair = v.Index(0).String(), v.Index(1).String()
+	}
+	text, err := toJSON(in, style)
+	if err != nil {
+		return exec.AsValue(err)
+	}
+	return exec.AsSafeValue(text)
+}
+
+// tests are gonja's, with none defined when it was given as JSON null, and with
+// Python's idea of a sequence.
+func tests() *exec.TestSet {
+	defined := func(in *exec.Value) bool { return in.Val.IsValid() && !in.IsError() }
+	out := exec.NewTestSet(map[string]exec.TestFunction{}).Update(builtins.Tests)
+	for name, f := range map[string]func(in *exec.Value) bool{
+		"defined":   defined,
+		"undefined": func(in *exec.Value) bool { return !defined(in) },
+		"sequence":  func(in *exec.Value) bool { return in.IsList() || in.IsString() || in.IsDict() },
+		"true":      func(in *exec.Value) bool { return in.IsBool() && in.Bool() },
+		"false":     func(in *exec.Value) bool { return in.IsBool() && !in.Bool() },
+	} {
+		// The name exists and the type is right, so Replace does not fail.
+		_ = out.Replace(name, func(_ *exec.Context, in *exec.Value, _ *exec.VarArgs) (bool, error) { return f(in), nil })
+	}
+	return out
+}
+
+// globals are the functions that do not depend on the rendering.
+func globals() *exec.Context {
+	return exec.NewContext(map[string]any{
+		groupName: func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+			if len(va.Args) == 1 {
+				return normalize(va.Args[0])
+			}
+			out := list{}
+			for _, v := range va.Args {
+				out = append(out, unwrap(v))
+			}
+			return exec.AsValue(out)
+		},
+		pickName: func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+			if v := va.First(); v.IsList() && v.Len() == 1 {
+				return normalize(v.Index(0))
+			}
+			return va.First()
+		},
+		"namespace": func(_ *exec.Evaluator, va *exec.VarArgs) map[string]any {
+			out := map[string]any{}
+			for k, v := range va.KwArgs {
+				out[k] = unwrap(v)
+			}
+			return out
+		},
+		"dict": func(_ *exec.Evaluator, va *exec.VarArgs) map[string]any {
+			out := map[string]any{}
+			for k, v := range va.KwArgs {
+				out[k] = unwrap(v)
+			}
+			return out
+		},
+		"range": rangeFunction,
+	})
+}
+
+// rangeFunction is Python's range. gonja's starts a goroutine and has no bound.
+func rangeFunction(_ *exec.Evaluator, va *exec.VarArgs) (list, error) {
+	bounds := []int{0, 0, 1}
+	switch n := len(va.Args); n {
+	case 1:
+		bounds[1] = va.Args[0].Integer()
+	case 2, 3:
+		for i, v := range va.Args {
+			bounds[i] = v.Integer()
+		}
+	default:
+		return nil, fmt.Errorf("range takes 1 to 3 arguments, got %d", n)
+	}
+	start, stop, step := bounds[0], bounds[1], bounds[2]
+	if step == 0 {
+		return nil, fmt.Errorf("range: step is 0")
+	}
+	out := list{}
+	for i := start; (step > 0 && i < stop) || (step < 0 && i > stop); i += step {
+		if len(out) == maxRange {
+			return nil, fmt.Errorf("range: more than %d elements", maxRange)
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// strftime is Python's, with English names and UTC, as templates use it.
+func strftime(now time.Time, format string) string {
+	layouts := map[byte]string{
+		'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
+		'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'j': "002", 'Z': "MST", 'z': "-0700",
+		'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'R': "15:04", 'e': "_2", 'c': "Mon Jan _2 15:04:05 2006",
+	}
+	short := map[byte]string{'d': "2", 'm': "1", 'I': "3", 'M': "4", 'S': "5"}
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		i++
+		switch c := format[i]; {
+		case c == '%':
+			b.WriteByte('%')
+		case c == '-' && i+1 < len(format) && short[format[i+1]] != "":
+			i++
+			b.WriteString(now.Format(short[format[i]]))
+		case layouts[c] != "":
+			b.WriteString(now.Format(layouts[c]))
+		default: // as glibc: what it does not know stays
+			b.WriteString("%" + string(c))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,270 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Functions that the rewritten text calls. gonja's grammar has conditional
+// expressions at the top of a tag only, and no method call behind a parenthesis.
+// So parentheses become calls of an identity function, and a condition becomes
+// "and" and "or", which evaluate one branch only; the lists around the branches
+// are true whatever they hold, and pickName takes the value out again:
+//
+//	(a + b).strip()      __group(a + b).strip()
+//	a if b else c        __pick(__group(b) and [a] or [c])
+//	'a' 'b'              'a' ~ 'b'
+//	{% generation %}     {% if true %}
+const (
+	groupName = "__group"
+	pickName  = "__pick"
+)
+
+// maxSource bounds a template in bytes; the longest known ones have 30 KiB.
+const maxSource = 256 << 10
+
+// rewrite turns Jinja as models use it into the part that gonja parses. Lines
+// keep their numbers.
+func rewrite(src string) (string, error) {
+	if len(src) > maxSource {
+		return "", fmt.Errorf("the template has %d bytes, at most %d", len(src), maxSource)
+	}
+	var out strings.Builder
+	for pos := 0; pos < len(src); {
+		at := strings.IndexByte(src[pos:], '{')
+		if at < 0 || pos+at+1 >= len(src) {
+			out.WriteString(src[pos:])
+			break
+		}
+		out.WriteString(src[pos : pos+at])
+		pos += at
+		n, err := rewriteAt(&out, src[pos:])
+		if err != nil {
+			return "", fmt.Errorf("line %d: %w", 1+strings.Count(src[:pos], "\n"), err)
+		}
+		pos += n
+	}
+	return out.String(), nil
+}
+
+// rewriteAt handles what starts with the brace src[0] and returns its length.
+func rewriteAt(out *strings.Builder, src string) (int, error) {
+	switch src[1] {
+	case '#':
+		end := strings.Index(src[2:], "#}")
+		if end < 0 {
+			return 0, errors.New(`"{#" has no "#}"`)
+		}
+		out.WriteString(src[:2+end+2])
+		return 2 + end + 2, nil
+	case '{', '%':
+		t, n, err := lexTag(src)
+		if err != nil {
+			return 0, err
+		}
+		if len(t.words) > 0 && src[1] == '%' && t.words[0].text == "raw" {
+			end := strings.Index(src[n:], "endraw")
+			if end < 0 {
+				return 0, errors.New("raw has no endraw")
+			}
+			out.WriteString(src[:n+end])
+			return n + end, nil
+		}
+		body, err := t.rewrite()
+		if err != nil {
+			return 0, err
+		}
+		out.WriteString(t.open + body + t.tail + t.close)
+		return n, nil
+	default:
+		out.WriteByte('{')
+		return 1, nil
+	}
+}
+
+func (t tag) rewrite() (string, error) {
+	ws := t.words
+	if t.open[1] == '{' || len(ws) == 0 {
+		return elements(ws, false), nil
+	}
+	head := ws[0].space + ws[0].text
+	switch ws[0].text {
+	case "generation":
+		return ws[0].space + "if true", nil
+	case "endgeneration":
+		return ws[0].space + "endif", nil
+	case "if", "elif":
+		return head + element(ws[1:]), nil
+	case "set":
+		at := topLevel(ws, "=")
+		if at < 0 {
+			return plainWords(ws), nil
+		}
+		// Always grouped: lists that gonja makes get proper indices that way.
+		rest := elements(ws[at+1:], false)
+		return plainWords(ws[:at+1]) + " " + groupName + "(" + rest + ")", nil
+	case "for":
+		return rewriteFor(ws)
+	case "macro":
+		if len(ws) < 2 {
+			return plainWords(ws), nil
+		}
+		return head + plainWords(ws[1:2]) + macroSignature(ws[2:]), nil
+	default:
+		return head + elements(ws[1:], false), nil
+	}
+}
+
+// macroSignature leaves the outer parentheses of a macro as they are.
+func macroSignature(ws []word) string {
+	if len(ws) < 2 || ws[0].text != "(" || ws[len(ws)-1].text != ")" {
+		return plainWords(ws)
+	}
+	last := ws[len(ws)-1]
+	return ws[0].space + "(" + elements(ws[1:len(ws)-1], false) + last.space + last.text
+}
+
+func rewriteFor(ws []word) (string, error) {
+	in := topLevel(ws, "in")
+	if in < 0 {
+		return "", errors.New("for has no in")
+	}
+	rest := ws[in+1:]
+	if len(rest) > 0 && rest[len(rest)-1].text == "recursive" {
+		return "", errors.New("recursive loops are not supported")
+	}
+	out := plainWords(ws[:in+1])
+	if at := topLevel(rest, "if"); at >= 0 {
+		return out + element(rest[:at]) + plainWords(rest[at:at+1]) + element(rest[at+1:]), nil
+	}
+	return out + element(rest), nil
+}
+
+func plainWords(ws []word) string {
+	var b strings.Builder
+	for _, w := range ws {
+		b.WriteString(w.space + w.text)
+	}
+	return b.String()
+}
+
+// topLevel is the index of the first such word outside brackets, or -1.
+func topLevel(ws []word, text string) int {
+	depth := 0
+	for i, w := range ws {
+		switch w.text {
+		case "(", "[", "{":
+			depth++
+		case ")", "]", "}":
+			depth--
+		case text:
+			if depth == 0 && w.kind != wordString {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// elements rewrites what stands between commas, colons and single equal signs.
+// In a subscript a colon separates the parts of a slice.
+func elements(ws []word, inBrackets bool) string {
+	var b strings.Builder
+	start, depth := 0, 0
+	for i, w := range ws {
+		switch w.text {
+		case "(", "[", "{":
+			depth++
+		case ")", "]", "}":
+			depth--
+		case ",", "=", ":":
+			if depth == 0 && (inBrackets || w.text != ":") {
+				b.WriteString(element(ws[start:i]) + w.space + w.text)
+				start = i + 1
+			}
+		}
+	}
+	b.WriteString(element(ws[start:]))
+	return b.String()
+}
+
+// element rewrites one expression, which may be conditional.
+func element(ws []word) string {
+	at := topLevel(ws, "if")
+	if at <= 0 {
+		return operands(ws)
+	}
+	condition, otherwise := ws[at+1:], " ''"
+	if e := topLevel(condition, "else"); e >= 0 {
+		otherwise = element(condition[e+1:])
+		condition = condition[:e]
+	}
+	return ws[0].space + pickName + "(" + groupName + "(" + operands(condition) + ") and [" + operands(trimFirst(ws[:at])) +
+		"] or [" + otherwise + "])"
+}
+
+func trimFirst(ws []word) []word {
+	out := append([]word(nil), ws...)
+	out[0].space = ""
+	return out
+}
+
+// operands rewrites an expression without a condition of its own.
+func operands(ws []word) string {
+	var b strings.Builder
+	for i := 0; i < len(ws); i++ {
+		w := ws[i]
+		b.WriteString(w.space)
+		if i > 0 && w.kind == wordString && ws[i-1].kind == wordString {
+			b.WriteString("~ ")
+		}
+		if w.kind != wordSign || (w.text != "(" && w.text != "[" && w.text != "{") {
+			b.WriteString(w.text)
+			continue
+		}
+		end := closingIndex(ws, i)
+		if w.text == "(" && !isCallee(ws, i) {
+			b.WriteString(" " + groupName)
+		}
+		b.WriteString(w.text + elements(ws[i+1:end], true) + ws[end].space + ws[end].text)
+		i = end
+	}
+	return b.String()
+}
+
+// closingIndex is the index of the bracket that closes ws[open]. lexTag has
+// checked that there is one; its kind is for gonja to check.
+func closingIndex(ws []word, open int) int {
+	depth := 0
+	for i := open; i < len(ws); i++ {
+		switch ws[i].text {
+		case "(", "[", "{":
+			depth++
+		case ")", "]", "}":
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return len(ws) - 1
+}
+
+// isCallee tells whether the parenthesis ws[i] follows something that is called.
+func isCallee(ws []word, i int) bool {
+	if i == 0 {
+		return false
+	}
+	switch before := ws[i-1]; before.kind {
+	case wordName:
+		switch before.text {
+		case "not", "and", "or", "in", "if", "else", "is":
+			return false
+		}
+		return true
+	case wordSign:
+		return before.text == ")" || before.text == "]"
+	default:
+		return false
+	}
+}
