@@ -1,0 +1,89 @@
+package hostmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-dev/weir/kvtier"
+)
+
+// Reserve returns n slots to write blocks into. It waits at most Options.Wait
+// (less if ctx ends sooner) for room: ErrFull means that there is none, ErrDown
+// that the daemon is away and nothing was kept in reserve. Both mean: do not store.
+func (c *Client) Reserve(ctx context.Context, n int) ([]Slot, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	if !c.use() {
+		return nil, ErrClosed
+	}
+	defer c.life.RUnlock()
+	if int64(n) > c.slots {
+		return nil, fmt.Errorf("%w: %d slots asked for, the pool has %d", ErrFull, n, c.slots)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.Wait)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	refs := c.out.fromCache(n)
+	for len(refs) < n {
+		more, err := c.out.ask(ctx, min(n-len(refs), maxRefs), time.Until(deadline))
+		refs = append(refs, more...)
+		if errors.Is(err, errLink) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			c.out.giveBack(refs, c.underPressure())
+			return nil, fmt.Errorf("reserve %d slots of %d bytes: %w", n, c.block, err)
+		}
+	}
+	c.out.giveBack(refs[n:], c.underPressure())
+	refs = refs[:n]
+	slots := make([]Slot, len(refs))
+	for i, r := range refs {
+		slots[i] = Slot{c: c, id: uint32(r[0]), gen: r[1]}
+	}
+	return slots, nil
+}
+
+// Seal publishes the block in a slot: from its return on, every client finds it.
+// The slot's memory must not be written afterwards. duplicate means that the key
+// was sealed before; the slot is then given back and the block is the earlier one.
+// ErrLost means that the slot is not this client's; nothing was published.
+func (c *Client) Seal(s Slot, b kvtier.Block) (duplicate bool, err error) {
+	if b.Key.IsZero() || b.Index < 0 || b.Index >= kvtier.MaxSlots || b.Key == b.Parent {
+		return false, fmt.Errorf("%w: key %s, parent %s, index %d", kvtier.ErrBadBlock, b.Key.Short(), b.Parent.Short(), b.Index)
+	}
+	if s.c != c || !c.use() {
+		return false, fmt.Errorf("seal %s: %w", b.Key.Short(), ErrLost)
+	}
+	defer c.life.RUnlock()
+	h := c.slot(s.id)
+	ref := slotRef{uint64(s.id), s.gen}
+	if !c.out.owns(ref) || h.word().Load() != word(s.gen, stReserved) {
+		return false, fmt.Errorf("seal %s in slot %d: %w", b.Key.Short(), s.id, ErrLost)
+	}
+	h.describe(b, checksum(c.bytes(s.id)), c.opt.Now())
+	if !h.word().CompareAndSwap(word(s.gen, stReserved), word(s.gen, stSealed)) {
+		return false, fmt.Errorf("seal %s in slot %d: %w", b.Key.Short(), s.id, ErrLost)
+	}
+	found, ok := c.insert(&b.Key, s.id)
+	c.out.sealed(ref)
+	return ok && found != s.id, nil
+}
+
+// Abandon gives slots back that will not be sealed.
+func (c *Client) Abandon(slots []Slot) {
+	if len(slots) == 0 || !c.use() {
+		return
+	}
+	defer c.life.RUnlock()
+	refs := make([]slotRef, 0, len(slots))
+	for _, s := range slots {
+		if ref := (slotRef{uint64(s.id), s.gen}); s.c == c && c.out.owns(ref) {
+			refs = append(refs, ref)
+		}
+	}
+	c.out.giveBack(refs, c.underPressure())
+}

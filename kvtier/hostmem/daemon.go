@@ -1,0 +1,251 @@
+package hostmem
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+)
+
+// Daemon is the one allocator of a host's KV memory. One goroutine (loop) owns
+// everything below cmds; connections and callers hand it closures.
+//
+// Executors go on reading and sealing while no daemon runs. A new one takes over
+// the same folder, however the last one ended.
+type Daemon struct {
+	cfg    Config
+	lock   *os.File
+	ln     net.Listener
+	cmds   chan func()
+	events chan Batch
+	quit   chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
+
+	store *store
+	pools []*pool // in the order in which they came
+	turn  int     // whose events are sent next
+	conns map[*conn]struct{}
+}
+
+// probeEvery is how often the daemon looks at the locks of clients that are not
+// connected, and again at reservations that wait.
+const probeEvery = 50 * time.Millisecond
+
+// NewDaemon opens or makes the folder, allocates the budget, rebuilds the pools
+// that are there, and serves. It returns ErrNoSpace when the filesystem is too
+// small, ErrBusy when another daemon owns the folder, ErrLayout for a pool file
+// of another version.
+func NewDaemon(cfg Config) (*Daemon, error) {
+	cfg.fill()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("hostmem: folder: %w", err)
+	}
+	lock, err := lockFile(filepath.Join(cfg.Dir, daemonLock))
+	if err != nil {
+		return nil, fmt.Errorf("another tier daemon owns %s: %w", cfg.Dir, err)
+	}
+	d := &Daemon{
+		cfg: cfg, lock: lock, cmds: make(chan func(), 64), events: make(chan Batch, cfg.EventBatches),
+		quit: make(chan struct{}), conns: map[*conn]struct{}{},
+	}
+	store, arenas, err := openStore(cfg)
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	d.store = store
+	for _, a := range arenas {
+		d.pools = append(d.pools, newPool(a))
+	}
+	d.probe()
+	if d.ln, err = listen(cfg.Dir); err != nil {
+		d.release()
+		return nil, err
+	}
+	d.wg.Add(2)
+	go d.loop()
+	go d.accept()
+	return d, nil
+}
+
+// listen takes the socket's place. The daemon lock is held, so a socket that is
+// there has no owner.
+func listen(dir string) (net.Listener, error) {
+	path := filepath.Join(dir, socketName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("hostmem: socket: %w", err)
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("hostmem: socket: %w", err)
+	}
+	return ln, nil
+}
+
+// loop runs commands one at a time and passes events on when the reader has room.
+func (d *Daemon) loop() {
+	defer d.wg.Done()
+	timer := time.NewTimer(probeEvery)
+	defer timer.Stop()
+	armed := true
+	for {
+		if !armed && d.mustProbe() {
+			timer.Reset(probeEvery)
+			armed = true
+		}
+		var out chan<- Batch
+		p, batch := d.nextBatch()
+		if p != nil {
+			out = d.events
+		}
+		select {
+		case f := <-d.cmds:
+			f()
+		case out <- batch:
+			p.out.sent()
+			d.turn++
+		case <-timer.C:
+			armed = false
+			d.probe()
+		case <-d.quit:
+			return
+		}
+	}
+}
+
+// nextBatch picks the pool whose events go out next, in turn.
+func (d *Daemon) nextBatch() (*pool, Batch) {
+	for i := range d.pools {
+		p := d.pools[(d.turn+i)%len(d.pools)]
+		if b, ok := p.out.next(); ok {
+			return p, b
+		}
+	}
+	return nil, Batch{}
+}
+
+func (d *Daemon) accept() {
+	defer d.wg.Done()
+	for {
+		nc, err := d.ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors: wait for some to be freed
+			select {
+			case <-d.quit:
+				return
+			case <-time.After(probeEvery):
+			}
+			continue
+		}
+		if !d.do(func() { d.admit(nc) }) {
+			_ = nc.Close()
+			return
+		}
+	}
+}
+
+// do hands f to the loop; false once the daemon is closed.
+func (d *Daemon) do(f func()) bool {
+	select {
+	case <-d.quit:
+		return false
+	default:
+	}
+	select {
+	case d.cmds <- f:
+		return true
+	case <-d.quit:
+		return false
+	}
+}
+
+// call runs f in the loop and waits for it.
+func (d *Daemon) call(f func()) error {
+	done := make(chan struct{})
+	if !d.do(func() { f(); close(done) }) {
+		return ErrClosed
+	}
+	select {
+	case <-done:
+		return nil
+	case <-d.quit:
+		return ErrClosed
+	}
+}
+
+// mustProbe tells whether anything can change that no message announces.
+func (d *Daemon) mustProbe() bool {
+	for _, p := range d.pools {
+		if len(p.waiting) > 0 {
+			return true
+		}
+		for _, w := range p.writers {
+			if w != nil && w.conn == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// probe reclaims what dead clients held and serves reservations that wait.
+func (d *Daemon) probe() {
+	for _, p := range d.pools {
+		d.bury(p)
+		p.serveWaiting(time.Now())
+	}
+}
+
+// bury reclaims every client that is not connected and whose lock is free. It
+// returns how many clients are left.
+func (d *Daemon) bury(p *pool) (alive int) {
+	for _, w := range p.writers {
+		switch {
+		case w == nil:
+		case w.conn == nil && ifDead(d.cfg.Dir, w.id, func() { p.reclaim(w.no) }):
+		default:
+			alive++
+		}
+	}
+	return alive
+}
+
+// Close stops serving. Pool files and what is sealed in them stay for the next
+// daemon; clients go on reading.
+func (d *Daemon) Close() error {
+	d.once.Do(func() {
+		close(d.quit)
+		_ = d.ln.Close()
+		d.wg.Wait()
+		for c := range d.conns {
+			_ = c.nc.Close()
+		}
+		d.release()
+	})
+	return nil
+}
+
+func (d *Daemon) release() {
+	for _, p := range d.pools {
+		_ = p.close()
+	}
+	_ = d.lock.Close()
+}
+
+// Remove closes the daemon and deletes its files: no shared memory is left. Call
+// it when the executors have ended.
+func (d *Daemon) Remove() error {
+	_ = d.Close()
+	return d.store.remove()
+}
+

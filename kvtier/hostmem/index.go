@@ -1,0 +1,202 @@
+package hostmem
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/weir-dev/weir/kvtier"
+)
+
+// The shared index finds a slot by its key without a lock: open addressing with
+// linear probing over words of fingerprint << 32 | slot + 1. Clients insert by
+// compare-and-swap into the first empty bucket of the probe sequence, so two
+// that seal the same key meet. Only the daemon removes.
+//
+// The index is a hint. A match always compares the whole key in the slot header,
+// so a wrong entry costs a probe, never a wrong block. A missing entry (an insert
+// that raced with a removal) is repaired when the daemon takes the block into its
+// table.
+
+// maxProbe bounds every probe: at a load of one half, runs this long do not
+// occur unless the shared memory was damaged.
+const maxProbe = 4096
+
+func (a *arena) bucket(i uint64) *atomic.Uint64 {
+	return ptr[atomic.Uint64](a.mem, a.index+int64(i&uint64(a.buckets-1))*8)
+}
+
+func home(k *kvtier.Key) uint64   { return binary.NativeEndian.Uint64(k[:8]) }
+func print32(k *kvtier.Key) uint64 { return uint64(binary.NativeEndian.Uint32(k[8:12])) }
+
+func entry(k *kvtier.Key, id uint32) uint64 { return print32(k)<<32 | uint64(id+1) }
+
+// probes is how many buckets a probe may look at.
+func (a *arena) probes() uint64 { return min(maxProbe, uint64(a.buckets)) }
+
+// find returns the slot that holds key and the state word under which it does.
+func (a *arena) find(k *kvtier.Key) (id uint32, w uint64, ok bool) {
+	h, fp := home(k), print32(k)
+	kw := toWords(k)
+	for i, n := h, h+a.probes(); i != n; i++ {
+		e := a.bucket(i).Load()
+		if e == 0 {
+			return 0, 0, false
+		}
+		if e>>32 != fp {
+			continue
+		}
+		if id, w, ok := a.holds(e, &kw); ok {
+			return id, w, true
+		}
+	}
+	return 0, 0, false
+}
+
+// holds tells whether the slot of entry e is sealed under the key.
+func (a *arena) holds(e uint64, kw *keyWords) (uint32, uint64, bool) {
+	id := uint32(e) - 1
+	if int64(id) >= a.slots {
+		return 0, 0, false
+	}
+	s := a.slot(id)
+	w := s.word().Load()
+	if wordState(w) != stSealed || !s.keyIs(kw) || s.word().Load() != w {
+		return 0, 0, false
+	}
+	return id, w, true
+}
+
+// insert enters a sealed slot. It returns the slot that readers will find under
+// the key: id, or another one that was there first. ok is false when no bucket
+// was free within reach; the block is then not found until the daemon enters it.
+func (a *arena) insert(k *kvtier.Key, id uint32) (found uint32, ok bool) {
+	e := entry(k, id)
+	kw := toWords(k)
+	for range 4 { // again only when a removal closed the run behind the insert
+		h := home(k)
+		for i, n := h, h+a.probes(); i != n; i++ {
+			b := a.bucket(i)
+			v := b.Load()
+			if v == 0 && b.CompareAndSwap(0, e) {
+				break
+			}
+			if v == 0 {
+				v = b.Load()
+			}
+			if v == e {
+				break
+			}
+			if v>>32 == e>>32 {
+				if other, _, ok := a.holds(v, &kw); ok {
+					return other, true
+				}
+			}
+		}
+		if other, _, ok := a.find(k); ok {
+			return other, true
+		}
+	}
+	return id, false
+}
+
+// remove takes entry e out and closes the gap by moving later entries of the run
+// back. Only the daemon calls it. Entries are copied before they are cleared, so
+// a reader meets an entry twice rather than not at all; only one that stands
+// between both places in time can miss it, which costs that reader a match.
+func (a *arena) remove(k *kvtier.Key, id uint32) bool {
+	e := entry(k, id)
+	h := home(k)
+	for i, n := h, h+a.probes(); i != n; i++ {
+		switch a.bucket(i).Load() {
+		case e:
+			a.closeGap(i)
+			return true
+		case 0:
+			return false
+		}
+	}
+	return false
+}
+
+func (a *arena) closeGap(hole uint64) {
+	mask := uint64(a.buckets - 1)
+	cleared := false
+	for k, n := hole+1, hole+1+a.probes(); k != n; k++ {
+		e := a.bucket(k).Load()
+		if e == 0 {
+			if cleared {
+				return
+			}
+			a.bucket(hole).Store(0)
+			cleared = true
+			k-- // an insert may have passed the hole and taken bucket k: look again
+			continue
+		}
+		if id := uint32(e) - 1; int64(id) < a.slots {
+			key := a.slot(id).loadKey(32)
+			if (k-home(&key))&mask < (k-hole)&mask {
+				continue // its home lies behind the hole
+			}
+		}
+		if !cleared {
+			a.bucket(hole).Store(e)
+		} else if !a.bucket(hole).CompareAndSwap(0, e) {
+			return // an insert filled the hole: the run has no gap
+		}
+		hole, cleared = k, false
+	}
+}
+
+// repair removes every entry that readers could not use, and enters every sealed
+// slot that they could not find. The daemon runs it when it opens a file.
+func (a *arena) repair() {
+	for i := uint64(0); i < uint64(a.buckets); i++ {
+		for range a.probes() { // closing a gap moves the next entry here
+			e := a.bucket(i).Load()
+			if e == 0 || a.usable(e, i) {
+				break
+			}
+			a.closeGap(i)
+		}
+	}
+	for id := uint32(0); int64(id) < a.slots; id++ {
+		s := a.slot(id)
+		if w := s.word().Load(); wordState(w) == stSealed {
+			if b, ok := s.block(w); ok {
+				a.insert(&b.Key, id)
+			}
+		}
+	}
+}
+
+// usable tells whether bucket i is where a probe for its slot's key ends.
+func (a *arena) usable(e, i uint64) bool {
+	id := uint32(e) - 1
+	if int64(id) >= a.slots {
+		return false
+	}
+	s := a.slot(id)
+	w := s.word().Load()
+	if wordState(w) != stSealed {
+		return false
+	}
+	k := s.loadKey(32)
+	if entry(&k, id) != e {
+		return false
+	}
+	mask := uint64(a.buckets - 1)
+	kw := toWords(&k)
+	for j, n := home(&k), home(&k)+a.probes(); j != n; j++ {
+		if j&mask == i&mask {
+			return true
+		}
+		v := a.bucket(j).Load()
+		if v == 0 {
+			return false
+		}
+		if _, _, ok := a.holds(v, &kw); ok {
+			return false
+		}
+	}
+	return false
+}

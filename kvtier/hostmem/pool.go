@@ -1,0 +1,216 @@
+package hostmem
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/weir-dev/weir/kvtier"
+)
+
+// pool is the daemon's side of one pool file: the table of its slots and its
+// clients. The daemon's loop owns it.
+type pool struct {
+	*arena
+	slots   *kvtier.Slots
+	writers [maxWriters]*writer
+	waiting []waiting // reservations that found no room, first come first served
+	out     outbox
+	count   counters
+}
+
+// writer is a client as the daemon knows it. conn is nil while it is not
+// connected; it still holds its slots until its lock is free.
+type writer struct {
+	id    string
+	nonce nonce
+	no    int
+	conn  *conn
+}
+
+type counters struct {
+	evictions, duplicates, reclaimed, corrupt, refused uint64
+}
+
+func (p *pool) Leased(id kvtier.SlotID) bool   { return p.slot(uint32(id)).leases().Load() != 0 }
+func (p *pool) LastUse(id kvtier.SlotID) int64 { return p.slot(uint32(id)).use().Load() }
+
+// cacheSlots is how many unused slots one client may hold back: few enough that
+// all clients together never hold half of the pool.
+func (p *pool) cacheSlots() int { return int(min(32, p.arena.slots/(2*maxWriters))) }
+
+// reserve gives n slots to a writer, evicting as needed, and up to extra more. It
+// returns false, and gives none, if n cannot be had.
+func (p *pool) reserve(no, n, extra int, now int64) ([]slotRef, bool) {
+	for p.slots.Counts().Free < n {
+		if !p.evict(now) {
+			return nil, false
+		}
+	}
+	for p.slots.Counts().Free < n+extra && p.evict(now) {
+	}
+	given := p.slots.Reserve(uint32(no), n+extra, nil)
+	refs := make([]slotRef, len(given))
+	for i, r := range given {
+		s := p.slot(uint32(r.Slot))
+		s.known().Store(0)
+		s.writer().Store(uint32(no + 1))
+		s.word().Store(word(r.Gen, stReserved))
+		refs[i] = slotRef{uint64(r.Slot), r.Gen}
+	}
+	return refs, true
+}
+
+// evict frees one slot. A block that a reader leases in the same moment stays:
+// the state goes to evicting first, and the lease bits are read after that.
+func (p *pool) evict(now int64) bool {
+	for range 64 { // each further try means that a reader came between; then the next victim is another
+		id, ok := p.slots.Victim(p, now)
+		if !ok {
+			return false
+		}
+		s := p.slot(uint32(id))
+		_, gen := p.slots.State(id)
+		if s.word().CompareAndSwap(word(gen, stSealed), word(gen, stEvicting)) && s.leases().Load() != 0 {
+			s.word().Store(word(gen, stSealed))
+			continue
+		}
+		p.remove(id)
+		p.count.evictions++
+		return true
+	}
+	return false
+}
+
+// remove takes a sealed block out of table, index and memory.
+func (p *pool) remove(id kvtier.SlotID) {
+	_, gen := p.slots.State(id)
+	b, err := p.slots.Remove(id)
+	if err != nil {
+		return // not sealed: there is nothing to take out
+	}
+	p.arena.remove(&b.Key, uint32(id))
+	p.blank(uint32(id), gen)
+	p.out.add(kvtier.Event{Kind: kvtier.EventEvicted, Block: b})
+}
+
+// blank marks a slot free in shared memory. The generation stays: the next
+// reservation raises it.
+func (p *pool) blank(id uint32, gen uint64) {
+	s := p.slot(id)
+	s.word().Store(word(gen, stFree))
+	s.known().Store(0)
+	s.writer().Store(0)
+}
+
+// abandon frees a reserved slot.
+func (p *pool) abandon(no int, r kvtier.Reservation) error {
+	if err := p.slots.Abandon(uint32(no), r); err != nil {
+		return err
+	}
+	p.blank(uint32(r.Slot), r.Gen)
+	return nil
+}
+
+// adopt takes a slot that its writer has sealed into the table. With verify the
+// data is checked against the checksum first: the writer did not live to say
+// that it had finished. It reports whether the slot is no longer reserved.
+func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
+	s := p.slot(uint32(r.Slot))
+	w := s.word().Load()
+	if w != word(r.Gen, stSealed) {
+		return false
+	}
+	b, ok := s.block(w)
+	if !ok {
+		return false
+	}
+	if verify && checksum(p.bytes(uint32(r.Slot))) != s.crc().Load() {
+		p.count.corrupt++
+		p.discard(no, r, b)
+		return true
+	}
+	kept, duplicate, err := p.slots.Seal(uint32(no), r, b, s.use().Load())
+	switch {
+	case errors.Is(err, kvtier.ErrNotReserved):
+		return false
+	case err != nil:
+		p.count.corrupt++
+		p.discard(no, r, b)
+	case duplicate:
+		p.count.duplicates++
+		p.discard(no, r, b)
+		p.arena.insert(&b.Key, uint32(kept)) // readers may have found the one that is gone
+	default:
+		s.known().Store(1)
+		p.arena.insert(&b.Key, uint32(r.Slot))
+		p.out.add(kvtier.Event{Kind: kvtier.EventStored, Block: b})
+	}
+	return true
+}
+
+// discard frees a slot that was sealed but is not kept. A reader that holds it
+// finds its generation gone.
+func (p *pool) discard(no int, r kvtier.Reservation, b kvtier.Block) {
+	if p.abandon(no, r) == nil {
+		p.arena.remove(&b.Key, uint32(r.Slot))
+	}
+}
+
+// settle brings the table up to date with what a client did while its notices
+// did not arrive: sealed slots are adopted, and those that it no longer holds
+// are freed. held is nil when that is not known.
+func (p *pool) settle(no int, verify bool, held []slotRef) {
+	for _, r := range p.slots.ReservedBy(uint32(no)) {
+		if p.adopt(no, r, verify) || held == nil {
+			continue
+		}
+		if !slices.Contains(held, slotRef{uint64(r.Slot), r.Gen}) {
+			_ = p.abandon(no, r) // it is reserved: ReservedBy just said so
+		}
+	}
+}
+
+// reclaim ends a writer that is dead: the caller holds its lock, or has seen its
+// successor hold it.
+func (p *pool) reclaim(no int) {
+	p.settle(no, true, []slotRef{})
+	bit := uint64(1) << no
+	for i := uint32(0); int64(i) < p.arena.slots; i++ {
+		if l := p.slot(i).leases(); l.Load()&bit != 0 {
+			l.And(^bit)
+		}
+	}
+	if w := p.writers[no]; w != nil {
+		p.waiting = slices.DeleteFunc(p.waiting, func(q waiting) bool { return q.conn.writer == w })
+		w.conn = nil // what still arrives on its connection is not obeyed
+	}
+	p.writers[no] = nil
+	p.writerUsed(no).Store(0)
+	p.count.reclaimed++
+}
+
+// corrupt checks blocks whose readers saw a wrong checksum and removes those that
+// are wrong indeed, leased or not: their readers check the generation anyway.
+func (p *pool) corrupt(refs []slotRef) {
+	for _, r := range refs {
+		id := kvtier.SlotID(r[0])
+		if state, gen := p.slots.State(id); r[0] >= uint64(p.arena.slots) || state != kvtier.SlotSealed || gen != r[1] {
+			continue
+		}
+		if checksum(p.bytes(uint32(id))) != p.slot(uint32(id)).crc().Load() {
+			p.count.corrupt++
+			p.remove(id)
+		}
+	}
+}
+
+// clear evicts every block that is not leased and returns how many there were.
+func (p *pool) clear(now int64) (n int) {
+	for p.evict(now) {
+		n++
+	}
+	if p.slots.Counts().Sealed == 0 && n > 0 {
+		p.out.pending = append(p.out.pending[:0], kvtier.Event{Kind: kvtier.EventCleared})
+	}
+	return n
+}

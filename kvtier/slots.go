@@ -1,0 +1,249 @@
+package kvtier
+
+import (
+	"fmt"
+	"slices"
+)
+
+// SlotID numbers the slots of one pool from 0.
+type SlotID uint32
+
+// MaxSlots bounds a table: a slot number must fit an int32.
+const MaxSlots = 1<<31 - 2
+
+// SlotState is where a slot stands.
+//
+//	Free ──Reserve──► Reserved ──Seal──► Sealed
+//	 ▲                   │                 │
+//	 └──Abandon──────────┘◄───Remove, Evict┘
+type SlotState uint8
+
+// The states of a slot.
+const (
+	SlotFree SlotState = iota
+	SlotReserved
+	SlotSealed
+)
+
+const noLeaf = -1
+
+// slotMeta is one slot: 96 bytes without pointers.
+type slotMeta struct {
+	key, parent Key
+	gen         uint64 // grows by one with each reservation
+	use         int64  // last use as far as this table knows, in the caller's time
+	index       int32
+	children    int32 // resident blocks whose parent this is
+	leaf        int32 // position in the leaf heap, noLeaf when not in it
+	state       SlotState
+	origin      Origin
+}
+
+// orphans counts the resident blocks whose parent is not resident, so that the
+// parent, when it comes back, knows its children at once. All children of one
+// parent have the same index.
+type orphans struct {
+	count, index int32
+}
+
+// Slots is the table of one pool's slots and the first retention policy:
+// leaf-first LRU. It is a plain data structure; the caller serialises calls.
+//
+// Memory: 96 bytes per slot, 8 to 16 for the index, 4 each for the free list and
+// the leaf heap.
+type Slots struct {
+	meta     []slotMeta
+	index    keyIndex
+	free     []SlotID // a stack: the last one is given out next
+	reserved map[SlotID]uint32
+	orphans  map[Key]orphans
+	leaves   leafHeap
+	sealed   int
+}
+
+// Counts are the slots by state; Free + Reserved + Sealed = Total always.
+type Counts struct {
+	Total, Free, Reserved, Sealed int
+}
+
+// Reservation is one slot given to a writer. The generation tells it from every
+// earlier and later use of the slot.
+type Reservation struct {
+	Slot SlotID
+	Gen  uint64
+}
+
+// NewSlots returns a table of n free slots, which are given out in order.
+func NewSlots(n int) *Slots {
+	n = max(0, min(n, MaxSlots))
+	s := newSlots(n)
+	for i := n - 1; i >= 0; i-- {
+		s.free = append(s.free, SlotID(i))
+	}
+	return s
+}
+
+func newSlots(n int) *Slots {
+	s := &Slots{
+		meta: make([]slotMeta, n), index: newKeyIndex(n), free: make([]SlotID, 0, n),
+		reserved: map[SlotID]uint32{}, orphans: map[Key]orphans{},
+	}
+	for i := range s.meta {
+		s.meta[i].leaf = noLeaf
+	}
+	return s
+}
+
+// Counts returns the slots by state in O(1).
+func (s *Slots) Counts() Counts {
+	return Counts{Total: len(s.meta), Free: len(s.free), Reserved: len(s.reserved), Sealed: s.sealed}
+}
+
+// Reserve gives up to n free slots to writer, appended to dst. It does not evict.
+func (s *Slots) Reserve(writer uint32, n int, dst []Reservation) []Reservation {
+	for ; n > 0 && len(s.free) > 0; n-- {
+		id := s.free[len(s.free)-1]
+		s.free = s.free[:len(s.free)-1]
+		m := &s.meta[id]
+		m.gen++
+		m.state = SlotReserved
+		s.reserved[id] = writer
+		dst = append(dst, Reservation{Slot: id, Gen: m.gen})
+	}
+	return dst
+}
+
+// holds checks that writer has reserved r.
+func (s *Slots) holds(writer uint32, r Reservation) error {
+	if int(r.Slot) >= len(s.meta) {
+		return fmt.Errorf("%w: slot %d of %d", ErrNotReserved, r.Slot, len(s.meta))
+	}
+	if m := &s.meta[r.Slot]; m.state != SlotReserved || m.gen != r.Gen || s.reserved[r.Slot] != writer {
+		return fmt.Errorf("%w: slot %d generation %d writer %d", ErrNotReserved, r.Slot, r.Gen, writer)
+	}
+	return nil
+}
+
+// Seal makes a reserved slot a block that may be found and, later, evicted. use
+// is the time of its last use. If the key is resident already, Seal returns that
+// slot and true, and r stays reserved: the caller abandons it.
+func (s *Slots) Seal(writer uint32, r Reservation, b Block, use int64) (existing SlotID, duplicate bool, err error) {
+	if err := s.holds(writer, r); err != nil {
+		return 0, false, err
+	}
+	if old, ok := s.index.find(s.meta, &b.Key); ok {
+		return old, true, nil
+	}
+	if err := s.fits(b); err != nil {
+		return 0, false, err
+	}
+	delete(s.reserved, r.Slot)
+	s.place(r.Slot, b, use)
+	return r.Slot, false, nil
+}
+
+// fits checks that b can stand in the tree: along parents the index strictly
+// falls, so a chain has an end and no cycle can escape eviction.
+func (s *Slots) fits(b Block) error {
+	switch {
+	case b.Key.IsZero():
+		return fmt.Errorf("%w: no key", ErrBadBlock)
+	case b.Index < 0 || b.Index >= MaxSlots:
+		return fmt.Errorf("%w: %s has index %d", ErrBadBlock, b.Key.Short(), b.Index)
+	case b.Key == b.Parent:
+		return fmt.Errorf("%w: %s is its own parent", ErrBadBlock, b.Key.Short())
+	}
+	if o, ok := s.orphans[b.Key]; ok && int(o.index) != b.Index+1 {
+		return fmt.Errorf("%w: %s has index %d, its resident children %d", ErrBadBlock, b.Key.Short(), b.Index, o.index)
+	}
+	if b.Index == 0 {
+		return nil
+	}
+	if p, ok := s.index.find(s.meta, &b.Parent); ok {
+		if int(s.meta[p].index) != b.Index-1 {
+			return fmt.Errorf("%w: %s has index %d, its parent %d", ErrBadBlock, b.Key.Short(), b.Index, s.meta[p].index)
+		}
+	} else if o, ok := s.orphans[b.Parent]; ok && int(o.index) != b.Index {
+		return fmt.Errorf("%w: %s has index %d, its siblings %d", ErrBadBlock, b.Key.Short(), b.Index, o.index)
+	}
+	return nil
+}
+
+// place puts a block that fits into slot id and links it into the tree.
+func (s *Slots) place(id SlotID, b Block, use int64) {
+	m := &s.meta[id]
+	m.key, m.parent, m.index, m.origin = b.Key, b.Parent, int32(b.Index), b.Origin
+	m.state, m.use = SlotSealed, use
+	m.children = s.orphans[b.Key].count
+	delete(s.orphans, b.Key)
+	s.index.insert(s.meta, id)
+	s.sealed++
+	if m.children == 0 {
+		s.leaves.push(s.meta, id)
+	}
+	if b.Index == 0 {
+		return
+	}
+	if p, ok := s.index.find(s.meta, &b.Parent); ok {
+		s.meta[p].children++
+		if s.meta[p].leaf != noLeaf {
+			s.leaves.remove(s.meta, int(s.meta[p].leaf))
+		}
+		return
+	}
+	o := s.orphans[b.Parent]
+	s.orphans[b.Parent] = orphans{count: o.count + 1, index: int32(b.Index)}
+}
+
+// Abandon frees a reserved slot that will not be sealed.
+func (s *Slots) Abandon(writer uint32, r Reservation) error {
+	if err := s.holds(writer, r); err != nil {
+		return err
+	}
+	delete(s.reserved, r.Slot)
+	s.meta[r.Slot].state = SlotFree
+	s.free = append(s.free, r.Slot)
+	return nil
+}
+
+// ReservedBy lists what writer holds, in order of slots.
+func (s *Slots) ReservedBy(writer uint32) []Reservation {
+	var out []Reservation
+	for id, w := range s.reserved {
+		if w == writer {
+			out = append(out, Reservation{Slot: id, Gen: s.meta[id].gen})
+		}
+	}
+	slices.SortFunc(out, func(a, b Reservation) int { return int(a.Slot) - int(b.Slot) })
+	return out
+}
+
+// Find returns the slot that holds key.
+func (s *Slots) Find(key Key) (SlotID, bool) { return s.index.find(s.meta, &key) }
+
+// Get returns the block in slot id.
+func (s *Slots) Get(id SlotID) (Block, bool) {
+	if int(id) >= len(s.meta) || s.meta[id].state != SlotSealed {
+		return Block{}, false
+	}
+	m := &s.meta[id]
+	return Block{Key: m.key, Parent: m.parent, Index: int(m.index), Origin: m.origin}, true
+}
+
+// State returns a slot's state and generation.
+func (s *Slots) State(id SlotID) (SlotState, uint64) {
+	if int(id) >= len(s.meta) {
+		return SlotFree, 0
+	}
+	return s.meta[id].state, s.meta[id].gen
+}
+
+// Blocks appends all sealed blocks to dst in order of slots.
+func (s *Slots) Blocks(dst []Block) []Block {
+	for id := range s.meta {
+		if b, ok := s.Get(SlotID(id)); ok {
+			dst = append(dst, b)
+		}
+	}
+	return dst
+}
