@@ -160,7 +160,9 @@ func TestExact(t *testing.T) {
 
 // TestRefusals: misuse is an error, and changes nothing.
 func TestRefusals(t *testing.T) {
-	row := func(seq gpuexec.SeqID, token, pos int32) gpuexec.Row { return gpuexec.Row{Seq: seq, Token: token, Pos: pos} }
+	row := func(seq gpuexec.SeqID, token, pos int32) gpuexec.Row {
+		return gpuexec.Row{Seq: seq, Token: token, Pos: pos}
+	}
 	decode, fill := gpuexec.PhaseDecode, gpuexec.PhasePrefill
 	cases := []struct {
 		name  string

@@ -77,6 +77,10 @@ func mulFloatScalar(y, w, x []float32) {
 // when added and subtracted again.
 const roundMagic = 1.5 * (1 << 23)
 
+// quantTiny is the least peak that is quantised: below it the scale is zero in half
+// precision, and 127/peak may overflow.
+const quantTiny = 1e-30
+
 // quantiseScalar splits x into blocks of 32: d = max|x|/127 rounded to half
 // precision, q = x·127/max|x| rounded to nearest, as ggml's Q8_0 code for x86 does.
 func quantiseScalar(q []int16, d, x []float32) {
@@ -87,7 +91,7 @@ func quantiseScalar(q []int16, d, x []float32) {
 			peak = max(peak, v, -v)
 		}
 		var inv float32
-		if peak != 0 {
+		if peak >= quantTiny {
 			inv = 127 / peak
 		}
 		d[b] = gguf.HalfToFloat(gguf.FloatToHalf(peak / 127))
