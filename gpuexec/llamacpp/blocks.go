@@ -65,7 +65,7 @@ func (e *Engine) Import(seq gpuexec.SeqID, src [][]byte) error {
 	e.asked = e.asked[:0]
 	if got := e.call.importState(e.context, state, int32(seq)); got != len(state) {
 		e.clearSeq(seq)
-		return fmt.Errorf("%w: the library read %d of %d bytes: %s", gpuexec.ErrBadBlock, got, len(state), e.lib.logs.last())
+		return fmt.Errorf("%w: the library read %d of %d bytes: %s", gpuexec.ErrBadBlock, got, len(state), e.lib.logs.reason())
 	}
 	e.lengths[seq] = n
 	return nil
@@ -88,7 +88,7 @@ func (e *Engine) readState(seq gpuexec.SeqID) ([]byte, error) {
 	}
 	if got := e.call.exportState(e.context, state, int32(seq)); got != len(state) {
 		return nil, fmt.Errorf("%w: the library wrote %d of %d bytes of sequence %d: %s",
-			gpuexec.ErrBadBlock, got, len(state), seq, e.lib.logs.last())
+			gpuexec.ErrBadBlock, got, len(state), seq, e.lib.logs.reason())
 	}
 	return state, nil
 }

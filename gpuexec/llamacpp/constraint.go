@@ -57,7 +57,7 @@ func (e *Engine) Constrain(gbnf string) (gpuexec.Constraint, error) {
 	e.lib.logs.clear()
 	s := e.lib.api.samplerGrammar(e.model.vocab, gbnf, "root")
 	if s == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrGrammar, e.lib.logs.last())
+		return nil, fmt.Errorf("%w: %s", ErrGrammar, e.lib.logs.reason())
 	}
 	return &constraint{engine: e, sampler: s}, nil
 }

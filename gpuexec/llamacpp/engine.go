@@ -70,7 +70,7 @@ func (e *Engine) start(opts Options) error {
 	e.lib.logs.clear()
 	e.context = a.contextNew(e.model.handle, opts.contextParams(a.contextDefaults()))
 	if e.context == 0 {
-		return fmt.Errorf("llama: no context of %d x %d tokens: %s", opts.Slots, opts.Context, e.lib.logs.last())
+		return fmt.Errorf("llama: no context of %d x %d tokens: %s", opts.Slots, opts.Context, e.lib.logs.reason())
 	}
 	if got := int(a.contextPerSeq(e.context)); got < opts.Context {
 		return fmt.Errorf("llama: the library grants %d of %d tokens per sequence", got, opts.Context)
@@ -81,7 +81,7 @@ func (e *Engine) start(opts Options) error {
 		Vocab: int(a.vocabTokens(e.model.vocab)),
 	}
 	var err error
-	if e.rows, err = newRowBuffers(e.limits.BatchRows); err != nil {
+	if e.rows, err = newRowBuffers(opts.contextRows()); err != nil {
 		return err
 	}
 	e.seen = make([]bool, opts.Slots)
@@ -95,8 +95,10 @@ func (e *Engine) start(opts Options) error {
 		return err
 	}
 	e.info = e.describe()
-	e.info.Exact = e.onCPU()
-	return nil
+	if e.onCPU() {
+		e.info.Exact, err = e.quickInvariance()
+	}
+	return err
 }
 
 // Info describes library, numerics and devices.
@@ -128,9 +130,9 @@ func (e *Engine) compute(rows []gpuexec.Row) error {
 	case 1:
 		return fmt.Errorf("%w: the library found no free cells for %d rows", gpuexec.ErrNoRoom, len(rows))
 	case -1:
-		return fmt.Errorf("%w: the library refused the rows: %s", gpuexec.ErrBadBatch, e.lib.logs.last())
+		return fmt.Errorf("%w: the library refused the rows: %s", gpuexec.ErrBadBatch, e.lib.logs.reason())
 	default:
-		e.broken = fmt.Errorf("%w: llama_decode returned %d: %s", ErrBroken, rc, e.lib.logs.last())
+		e.broken = fmt.Errorf("%w: llama_decode returned %d: %s", ErrBroken, rc, e.lib.logs.reason())
 		return e.broken
 	}
 	for _, r := range rows {

@@ -205,7 +205,7 @@ func open(dir string, paths []string, logs io.Writer) (*Library, error) {
 		})
 	}
 	if len(l.devices) == 0 {
-		return nil, fmt.Errorf("%w: no backend in %s fits this CPU: %s", ErrNoLibrary, dir, l.logs.last())
+		return nil, fmt.Errorf("%w: no backend in %s fits this CPU: %s", ErrNoLibrary, dir, l.logs.reason())
 	}
 	return l, nil
 }

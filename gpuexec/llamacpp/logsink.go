@@ -17,11 +17,14 @@ const (
 // a message, so its length is not ours to trust.
 const maxLogLine = 4096
 
+// maxReasonLines bounds the lines that an error carries.
+const maxReasonLines = 3
+
 // logSink receives the library's log. The library calls it from any thread.
 type logSink struct {
 	mu       sync.Mutex
 	out      io.Writer // guarded by mu
-	line     string    // guarded by mu: last error line, without the newline
+	lines    []string  // guarded by mu: first error lines since clear, without newlines
 	wasError bool      // guarded by mu: the last message was an error
 }
 
@@ -50,29 +53,33 @@ func (s *logSink) add(level int32, text string) {
 	if level == logContinue && !s.wasError {
 		return
 	}
-	s.wasError = true
-	if line := strings.TrimSpace(text); line != "" {
-		s.line = line
+	line := strings.TrimSpace(text)
+	if n := len(s.lines); level == logContinue && n > 0 {
+		s.lines[n-1] = truncate(s.lines[n-1]+" "+line, maxLogLine)
+	} else if level == logError && line != "" && n < maxReasonLines {
+		s.lines = append(s.lines, line)
 	}
+	s.wasError = true
 	// A log that cannot be written must not fail the engine call that wrote it.
 	_, _ = io.WriteString(s.out, text)
 }
 
-// last is the newest error line, or a hint that there was none.
-func (s *logSink) last() string {
+// reason is what the library complained about since clear. The first line names
+// the cause; the later ones only say that loading failed.
+func (s *logSink) reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.line == "" {
+	if len(s.lines) == 0 {
 		return "the library gave no reason"
 	}
-	return s.line
+	return strings.Join(s.lines, "; ")
 }
 
-// clear forgets the last line, so that a later error is not given an older reason.
+// clear forgets the lines, so that a later error is not given an older reason.
 func (s *logSink) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.line, s.wasError = "", false
+	s.lines, s.wasError = s.lines[:0], false
 }
 
 // cString copies a NUL-terminated string of at most limit bytes.
@@ -86,3 +93,5 @@ func cString(p *byte, limit int) string {
 	}
 	return string(unsafe.Slice(p, n))
 }
+
+func truncate(s string, limit int) string { return s[:min(len(s), limit)] }

@@ -49,7 +49,7 @@ func loadModel(l *Library, path string, gpuLayers int, vocabOnly bool) (*model, 
 		return nil, err
 	}
 	if h == 0 {
-		return nil, fmt.Errorf("%w: %s: %s", ErrModel, path, l.logs.last())
+		return nil, fmt.Errorf("%w: %s: %s", ErrModel, path, l.logs.reason())
 	}
 	return &model{lib: l, handle: h, vocab: l.api.vocab(h), path: path}, nil
 }

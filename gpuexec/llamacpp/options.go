@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/weir-dev/weir/gpuexec"
 )
@@ -80,6 +81,9 @@ func (o Options) validate(trained int) error {
 	case o.Context > trained:
 		add("context %d is longer than the %d tokens the model was trained for; ask for at most that", o.Context, trained)
 	}
+	if cells := o.Slots * o.Context; len(errs) == 0 && cells > math.MaxInt32 {
+		add("slots %d of %d tokens are %d cells, at most %d are possible", o.Slots, o.Context, cells, math.MaxInt32)
+	}
 	if o.Threads < 1 || o.Threads > maxThreads {
 		add("threads %d is outside 1..%d", o.Threads, maxThreads)
 	}
@@ -103,14 +107,14 @@ var kvTypes = map[string]int32{"f32": ggmlF32, "f16": ggmlF16, "q8_0": ggmlQ8_0}
 
 // contextParams translates options to the library's parameters.
 func (o Options) contextParams(p contextParams) contextParams {
-	rows := uint32(o.batchRows())
+	rows := uint32(o.contextRows())
 	// One stream per sequence: only then are KV bytes independent of what else is
 	// resident. n_ctx is the sum over all streams.
 	p.KVUnified = 0
 	p.NSeqMax = uint32(o.Slots)
 	p.NCtx = uint32(o.Slots * o.Context)
 	// More rows than n_batch, or more outputs than n_outputs_max, abort the process.
-	// The limits are what Step allows, so neither can happen.
+	// The limits are what Step allows and more, so neither can happen.
 	p.NBatch, p.NUbatch = rows, rows
 	p.NOutputsMax, p.NOutputsMaxPerSeq = rows, rows
 	p.NThreads, p.NThreadsBatch = int32(o.Threads), int32(o.Threads)
@@ -125,3 +129,7 @@ func (o Options) contextParams(p contextParams) contextParams {
 // batchRows is the most rows of one call: a whole prefill step, or a decode row
 // for every slot.
 func (o Options) batchRows() int { return max(gpuexec.BlockTokens, o.Slots) }
+
+// contextRows is what the context is made for: twice a prefill step, so that
+// BatchInvariant can put two of them into one call.
+func (o Options) contextRows() int { return max(2*gpuexec.BlockTokens, o.Slots) }
