@@ -38,6 +38,8 @@ engine: .engine/.installed ## installs the llama.cpp libraries into .engine (wit
 .engine/.installed: gpuexec/llamacpp/npm/package.json gpuexec/llamacpp/npm/package-lock.json
 	@if ! command -v npm >/dev/null; then \
 		echo "make engine: npm was not found; weir will run on its Go engine (slower, no constrained sampling)"; \
+	elif [ "$$(uname -sm)" != "Linux x86_64" ]; then \
+		echo "make engine: no libraries are pinned for $$(uname -sm); weir will run on its Go engine, or on libraries that you point it at"; \
 	else \
 		mkdir -p .engine; \
 		cp $^ .engine/; \

@@ -84,7 +84,7 @@ func TestGoldensShowEveryField(t *testing.T) {
 	for _, m := range messages() {
 		for _, p := range fieldPaths("", reflect.TypeOf(m.new()).Elem()) {
 			if !seen[m.name][p] {
-				t.Errorf("no golden of %s holds %s", m.name, p)
+				t.Errorf("no golden of %s holds %s: add it to testdata/%s.json or a variant of it", m.name, p, m.name)
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func messages() []message {
 		{"sync_reply", func() schemas.Message { return new(schemas.SyncReply) }, "", schemas.KindNone},
 		{"sync_request", func() schemas.Message { return new(schemas.SyncRequest) }, "", schemas.KindNone},
 		{"tokens_reply", func() schemas.Message { return new(schemas.TokensReply) }, "", schemas.KindNone},
-		{"tokens_request", func() schemas.Message { return new(schemas.TokensRequest) }, "", schemas.KindNone},
+		{"tokens_request", func() schemas.Message { return new(schemas.TokensRequest) }, schemas.TokensSubject("c0"), schemas.KindTokensRequest},
 		{"turn", func() schemas.Message { return new(schemas.Turn) }, schemas.AgentSubject("default", "s-1", schemas.EventTurn), schemas.KindTurn},
 	}
 }

@@ -203,8 +203,11 @@ func (t *Turn) checkNumbers() error {
 		v      *float64
 		lo, hi float64
 	}{
-		{"temperature", t.Temperature, 0, 2}, {"top_p", t.TopP, 0, 1}, {"min_p", t.MinP, 0, 1},
-		{"frequency_penalty", t.FrequencyPenalty, -2, 2}, {"presence_penalty", t.PresencePenalty, -2, 2},
+		{"temperature", t.Temperature, 0, 2},
+		{"top_p", t.TopP, 0, 1},
+		{"min_p", t.MinP, 0, 1},
+		{"frequency_penalty", t.FrequencyPenalty, -2, 2},
+		{"presence_penalty", t.PresencePenalty, -2, 2},
 		{"repetition_penalty", t.RepetitionPenalty, 0.01, 10},
 	} {
 		if f.v != nil && (math.IsNaN(*f.v) || *f.v < f.lo || *f.v > f.hi) {
@@ -216,8 +219,12 @@ func (t *Turn) checkNumbers() error {
 		v      *int64
 		lo, hi int64
 	}{
-		{"max_tokens", t.MaxTokens, 1, MaxTokens}, {"max_completion_tokens", t.MaxCompletionTokens, 1, MaxTokens},
-		{"top_k", t.TopK, -1, 1 << 20}, {"n", t.N, 1, 128}, {"top_logprobs", t.TopLogprobs, 0, 20}, {"best_of", t.BestOf, 1, 20},
+		{"max_tokens", t.MaxTokens, 1, MaxTokens},
+		{"max_completion_tokens", t.MaxCompletionTokens, 1, MaxTokens},
+		{"top_k", t.TopK, -1, 1 << 20},
+		{"n", t.N, 1, 128},
+		{"top_logprobs", t.TopLogprobs, 0, 20},
+		{"best_of", t.BestOf, 1, 20},
 	} {
 		if f.v != nil && (*f.v < f.lo || *f.v > f.hi) {
 			return bad("%s is %d, allowed are %d to %d", f.name, *f.v, f.lo, f.hi)
