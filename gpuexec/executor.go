@@ -105,6 +105,7 @@ type job struct {
 	text     string         // the whole answer, once it is finished
 	logprobs []jsonRaw
 	finish   string
+	end      string
 	frame    frame
 	ckptLen  int
 	ckptAt   schemas.Time

@@ -159,7 +159,7 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 	}
 	out = e.checkpoint(now, j, false, out)
 	if r.Finish != "" && j.phase == phaseDecoding {
-		j.finish, j.text = r.Finish, r.Answer
+		j.finish, j.text, j.end = r.Finish, r.Answer, r.End
 		j.phase, j.leave = phaseSealing, leaveResult
 	}
 	return out

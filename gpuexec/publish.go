@@ -80,7 +80,7 @@ func (e *Executor) result(now schemas.Time, j *job, out []schemas.Msg) []schemas
 	since := func(t schemas.Time) int64 { return int64(t) - r.AdmittedNS }
 	res := &schemas.Result{
 		Header: schemas.H(), Tenant: r.Tenant, Session: r.Session, Turn: r.Turn, Branch: r.Branch, Job: r.Job, Attempt: j.Attempt,
-		Status: schemas.StatusOK, Model: r.Pool, Text: j.text, Tokens: j.tokens, Finish: j.finish,
+		Status: schemas.StatusOK, Model: r.Pool, Text: j.text, Tokens: j.tokens, Finish: j.finish, End: j.end,
 		Usage:  schemas.Usage{Prompt: r.Prompt.N, Cached: cached, Completion: len(j.tokens)},
 		Replay: len(r.Force) > 0, PrefillOn: prefillOn, DecodeOn: e.cfg.Executor, Seed: r.Sampling.Seed, Logprobs: j.logprobs,
 		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.busy, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), TotalNS: since(now)},

@@ -1,6 +1,10 @@
 package schemas
 
-import "math"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+)
 
 // Time is Unix time in nanoseconds. Actors are told the time; they never ask.
 type Time int64
@@ -57,6 +61,8 @@ const (
 	KindDead
 	KindLease
 	KindCancel
+	KindTokensRequest // comes with Reply
+	KindTokensReply   // goes to the Reply of its request, which is its Subject
 
 	// KindTick: the time asked for by Next has come.
 	KindTick
@@ -107,6 +113,11 @@ type Msg struct {
 	// Redelivered (in): the message may have been handled before.
 	Redelivered bool
 	Err         string
+	// Digest (in, agent messages) is the SHA-256 of the body in hex: two publishes
+	// of one turn id are the same turn only if it is equal.
+	Digest string
+	// Reply (in) is where an answer to a request goes.
+	Reply string
 	// Trace is the W3C trace context that came with the message or goes with it.
 	Trace Trace
 
@@ -127,6 +138,8 @@ type Msg struct {
 	Dead       *Dead
 	Lease      *Lease
 	Cancel     *Cancel
+	TokensReq  *TokensRequest
+	TokensRep  *TokensReply
 
 	Op     *Op
 	OpDone *OpDone
@@ -175,6 +188,10 @@ func (m *Msg) Body() Message {
 		return m.Lease
 	case KindCancel:
 		return m.Cancel
+	case KindTokensRequest:
+		return m.TokensReq
+	case KindTokensReply:
+		return m.TokensRep
 	default:
 		return nil
 	}
@@ -190,6 +207,8 @@ func DecodeMsg(subject string, body []byte) (Msg, error) {
 	m := Msg{Subject: subject}
 	switch s.Root {
 	case RootAgent:
+		sum := sha256.Sum256(body)
+		m.Digest = hex.EncodeToString(sum[:])
 		if EventKind(s.Get("kind")) == EventTurn {
 			m.Kind, m.Turn = KindTurn, new(Turn)
 		} else {
@@ -225,7 +244,9 @@ func DecodeMsg(subject string, body []byte) (Msg, error) {
 		m.Kind, m.Heartbeat = KindHeartbeat, new(Heartbeat)
 	case RootCancel:
 		m.Kind, m.Cancel = KindCancel, new(Cancel)
-	case RootSnap, RootSync, RootTokens:
+	case RootTokens:
+		m.Kind, m.TokensReq = KindTokensRequest, new(TokensRequest)
+	case RootSnap, RootSync:
 		return Msg{}, bad("%s is not a message for actors", s.Root)
 	}
 	if err := Decode(body, m.Body()); err != nil {

@@ -83,6 +83,9 @@ type RenderRequest struct {
 	NowNS    int64             `json:"now_ns,omitempty"` // time that a template may ask for
 	// Text is tokenized when there are no messages.
 	Text string `json:"text,omitempty"`
+	// ResponseFormat and Grammar constrain sampling; the reply holds the grammar.
+	ResponseFormat json.RawMessage `json:"response_format,omitempty"`
+	Grammar        string          `json:"grammar,omitempty"`
 	// Known are texts of prefixes that already have tokens, as (bytes, digest):
 	// the longest one that the rendered text starts with is left out of Tokens.
 	Known []KnownText `json:"known,omitempty"`
@@ -105,6 +108,7 @@ type RenderReply struct {
 	Text    string   `json:"text,omitempty"`
 	Matched int      `json:"matched,omitempty"` // index into Known, plus 1; 0 for none
 	Tokens  Tokens   `json:"tokens,omitempty"`
+	Grammar string   `json:"grammar,omitempty"` // GBNF, checked
 	Failure *Failure `json:"failure,omitempty"`
 }
 

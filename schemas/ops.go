@@ -97,6 +97,7 @@ type DecodeRow struct {
 	TextAt   int     // byte offset of Text in the answer
 	Finish   string  // "", or why generation ended: stop, length
 	Answer   string  // with Finish: the whole text, delivered tokens included
+	End      string  // with Finish: text of the end token, if there was one
 	Err      string  // the row failed; the others go on
 	Code     string
 	Logprobs [][]byte // OpenAI logprob objects, one per token, where wanted

@@ -16,6 +16,15 @@ type Frame struct {
 	// TextAt is the byte offset of Text in the answer: a reader that resumes cuts by it.
 	TextAt   int               `json:"xi,omitempty"`
 	Logprobs []json.RawMessage `json:"lp,omitempty"` // OpenAI logprob objects, one per token
+	// Reject refuses a publish that is no turn of its own: its turn id was used
+	// with other content. It concerns only the caller whose body has that digest.
+	Reject *Reject `json:"reject,omitempty"`
+}
+
+// Reject says why a publish is not a turn.
+type Reject struct {
+	Digest  string  `json:"digest"` // SHA-256 of the refused body, hex
+	Failure Failure `json:"failure"`
 }
 
 // Check reports the first bad field.
@@ -109,6 +118,9 @@ type Result struct {
 	Text   string `json:"text"`
 	Tokens Tokens `json:"tokens"` // generated tokens, the end token included
 	Finish string `json:"finish,omitempty"`
+	// End is the text of the end token, when one was generated. Templates write
+	// it after an answer, so lineage needs it to recognise the answer.
+	End    string `json:"end,omitempty"`
 	Usage  Usage  `json:"usage"`
 	Timing Timing `json:"timing"`
 	Replay bool   `json:"replay,omitempty"` // force_output

@@ -141,7 +141,7 @@ func (s *seq) ended(row *schemas.DecodeRow) bool {
 	if s.finish == "" {
 		return false
 	}
-	row.Finish, row.Answer = s.finish, string(s.all)
+	row.Finish, row.Answer, row.End = s.finish, string(s.all), s.end
 	return true
 }
 
@@ -198,6 +198,9 @@ func (w *Worker) append(s *seq, token int32) string {
 	var out string
 	if !eog {
 		out = s.text.Add(w.cfg.Vocab.Piece(token, s.ready.Special))
+	}
+	if eog {
+		s.end = string(w.cfg.Vocab.Piece(token, true))
 	}
 	stop, _ := s.text.Stopped()
 	switch {

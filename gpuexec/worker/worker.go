@@ -102,6 +102,7 @@ type seq struct {
 	sampler   *sampling.Sampler
 	grammar   gpuexec.Constraint
 	text      *chat.Text
+	end       string // text of the end token
 	all       []byte // the answer's text as far as it is certain
 }
 

@@ -1,0 +1,239 @@
+package lineage
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// refuse ends a turn with a failure.
+func (l *Lineage) refuse(now schemas.Time, t *turn, code, message, param string, out []schemas.Msg) []schemas.Msg {
+	l.counts.Refused++
+	res := &schemas.Result{
+		Header: schemas.H(), Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Job: schemas.JobID(t.sess.tenant, t.sess.id, t.id),
+		Attempt: 1, Status: schemas.StatusFailed, Failure: &schemas.Failure{Code: code, Message: message, Param: param},
+		Timing: schemas.Timing{AdmittedNS: int64(t.at), TotalNS: max(0, int64(now-t.at))},
+	}
+	if t.branch != nil {
+		res.Branch = t.branch.id
+	}
+	t.refusal = res
+	return l.ended(now, t, res, append(out, t.refusalMsg()))
+}
+
+func (t *turn) refusalMsg() schemas.Msg {
+	r := t.refusal
+	return schemas.Msg{
+		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), ID: "result:" + r.Job,
+		ExpectSet: true, Confirm: true, Trace: t.trace, Result: r,
+	}
+}
+
+// retryNS is the pause before a publish that a stream refused is tried again.
+const retryNS = 250_000_000
+
+// published hears how a READY message or a refusal was taken. An acknowledged
+// turn is never given up because a stream is full: it is published again until
+// its deadline has passed and longer, for the caller must get a result.
+func (l *Lineage) published(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	s, err := schemas.ParseSubject(in.Subject)
+	if err != nil {
+		return out
+	}
+	sess := l.sessions[sessionKey(s.Get("tenant"), s.Get("session"))]
+	if sess == nil {
+		return out
+	}
+	t := sess.turns[s.Get("turn")]
+	if t == nil {
+		return out
+	}
+	if in.Err == "" || in.Err == schemas.ErrTextConflict {
+		if s.Root == schemas.RootResult {
+			t.refusal = nil
+		}
+		t.ready = nil
+		return out
+	}
+	l.retries = append(l.retries, t)
+	if l.retryAt == schemas.Never {
+		l.retryAt = now + retryNS
+	}
+	return out
+}
+
+// retry publishes again what a stream refused.
+func (l *Lineage) retry(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+	if now < l.retryAt {
+		return out
+	}
+	ts := l.retries
+	l.retries, l.retryAt = nil, schemas.Never
+	for _, t := range ts {
+		switch {
+		case t.refusal != nil:
+			out = append(out, t.refusalMsg())
+		case t.ready != nil && t.state == turnReady:
+			if int64(now) > t.ready.DeadlineNS {
+				out = l.refuse(now, t, schemas.CodeBusy, "the queue of rendered turns stayed full until the deadline", "", out)
+				continue
+			}
+			out = append(out, l.readyMsg(t))
+		}
+	}
+	return out
+}
+
+func (l *Lineage) readyMsg(t *turn) schemas.Msg {
+	r := t.ready
+	return schemas.Msg{
+		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, r.Tenant, r.Session, r.Turn), ID: "ready:" + r.Job,
+		Confirm: true, Trace: t.trace, Ready: r,
+	}
+}
+
+// conflict tells a caller that its turn id was used with other content. The turn
+// that was first is not touched.
+func (l *Lineage) conflict(now schemas.Time, t *turn) []schemas.Msg {
+	f := schemas.Failure{
+		Code: schemas.CodeConflict, Param: "weir.turn",
+		Message: fmt.Sprintf("turn %q of session %q was published before with other content; choose another id", t.id, t.sess.id),
+	}
+	return []schemas.Msg{
+		{
+			Kind: schemas.KindFrame, Subject: schemas.OutSubject(t.sess.tenant, t.sess.id, t.id), Core: true, Trace: t.trace,
+			Frame: &schemas.Frame{Header: schemas.H(), Attempt: 1, Reject: &schemas.Reject{Digest: t.digest, Failure: f}},
+		},
+		{
+			Kind: schemas.KindDead, Subject: schemas.DeadSubject(string(schemas.StageAgent), t.sess.tenant), Trace: t.trace,
+			ID: "dead:" + t.digest,
+			Dead: &schemas.Dead{
+				Header: schemas.H(), Stage: schemas.StageAgent, Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Seq: t.seq, AtNS: int64(now),
+				Subject: schemas.AgentSubject(t.sess.tenant, t.sess.id, schemas.EventTurn), Code: f.Code, Reason: f.Message,
+			},
+		},
+	}
+}
+
+// resultIn takes a result that somebody stored.
+func (l *Lineage) resultIn(now schemas.Time, r *schemas.Result, out []schemas.Msg) []schemas.Msg {
+	s := l.sessions[sessionKey(r.Tenant, r.Session)]
+	if s == nil {
+		return out
+	}
+	t := s.turns[r.Turn]
+	if t == nil || t.state == turnEnded {
+		return out
+	}
+	if t.state != turnReady {
+		t.result = r // still being rendered: applied when the prompt is known
+		return out
+	}
+	return l.ended(now, t, r, out)
+}
+
+// ended applies a result to the branch and starts the turn that waits behind it.
+func (l *Lineage) ended(now schemas.Time, t *turn, r *schemas.Result, out []schemas.Msg) []schemas.Msg {
+	if t.state != turnEnded {
+		t.state = turnEnded
+		t.sess.pending--
+		t.sess.used = now
+	}
+	b := t.branch
+	if b == nil {
+		t.msg, t.base = nil, nil
+		return out
+	}
+	if r.Status == schemas.StatusOK && t.log != nil {
+		t.log.answer(r)
+		l.setLog(t.sess, b, t.log)
+		old := b.tail
+		b.tail, t.known = t.id, r.Known()
+		l.forgetMessages(t.sess, old)
+		if len(t.messages) > 0 {
+			t.messages = append(t.messages[:len(t.messages):len(t.messages)], answerMessage(r))
+		}
+		out = l.branchChange(now, t, stateAfter(r), out)
+	} else {
+		t.messages = nil
+	}
+	t.msg, t.base, t.log, t.result = nil, nil, nil, nil
+	if b.busy != t {
+		for i, w := range b.wait {
+			if w == t {
+				b.wait = append(b.wait[:i], b.wait[i+1:]...)
+				break
+			}
+		}
+		return out
+	}
+	b.busy = nil
+	if len(b.wait) > 0 {
+		next := b.wait[0]
+		b.wait = b.wait[1:]
+		return l.begin(now, next, out)
+	}
+	return out
+}
+
+// forgetMessages drops the message list of a turn that no branch ends with any
+// more: only the turn at a branch's end is continued.
+func (l *Lineage) forgetMessages(s *session, id string) {
+	t := s.turns[id]
+	if t == nil || t.messages == nil || t.state != turnEnded {
+		return
+	}
+	for _, b := range s.branches {
+		if b.tail == id {
+			return
+		}
+	}
+	t.messages = nil
+}
+
+func answerMessage(r *schemas.Result) jsonRaw {
+	b, err := json.Marshal(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{"assistant", r.Text})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func stateAfter(r *schemas.Result) schemas.BranchState {
+	if r.Finish == "tool_calls" {
+		return schemas.BranchToolWaiting
+	}
+	return schemas.BranchUserWaiting
+}
+
+// branchChange tells the tier nodes where a branch stands.
+func (l *Lineage) branchChange(now schemas.Time, t *turn, state schemas.BranchState, out []schemas.Msg) []schemas.Msg {
+	t.branch.state = state
+	return l.announce(now, t.sess, t.branch, "", 0, out)
+}
+
+func (l *Lineage) announce(now schemas.Time, s *session, b *branch, tool string, resume int64, out []schemas.Msg) []schemas.Msg {
+	for _, node := range sortedNodes(l.nodes) {
+		out = append(out, schemas.Msg{
+			Kind: schemas.KindBranch, Subject: schemas.BranchSubject(l.cfg.Cell, node), Core: true,
+			Branch: &schemas.BranchChange{
+				Header: schemas.H(), Tenant: s.tenant, Session: s.id, Branch: b.id, State: b.state, Tool: tool, ResumeNS: resume, AtNS: int64(now),
+			},
+		})
+	}
+	return out
+}
+
+func (l *Lineage) cancelMsg(t *turn, reason string) schemas.Msg {
+	job := schemas.JobID(t.sess.tenant, t.sess.id, t.id)
+	return schemas.Msg{
+		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, t.sess.tenant, t.sess.id, t.id), ID: "cancel:" + job, Trace: t.trace,
+		Ready: &schemas.Ready{
+			Header: schemas.H(), Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Branch: t.branch.id, Job: job, Cancel: true, Reason: reason,
+		},
+	}
+}
