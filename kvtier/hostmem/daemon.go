@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
 )
 
 // Daemon is the one allocator of a host's KV memory. One goroutine (loop) owns
@@ -248,4 +247,3 @@ func (d *Daemon) Remove() error {
 	_ = d.Close()
 	return d.store.remove()
 }
-

@@ -25,7 +25,7 @@ func (a *arena) bucket(i uint64) *atomic.Uint64 {
 	return ptr[atomic.Uint64](a.mem, a.index+int64(i&uint64(a.buckets-1))*8)
 }
 
-func home(k *kvtier.Key) uint64   { return binary.NativeEndian.Uint64(k[:8]) }
+func home(k *kvtier.Key) uint64    { return binary.NativeEndian.Uint64(k[:8]) }
 func print32(k *kvtier.Key) uint64 { return uint64(binary.NativeEndian.Uint32(k[8:12])) }
 
 func entry(k *kvtier.Key, id uint32) uint64 { return print32(k)<<32 | uint64(id+1) }

@@ -15,21 +15,21 @@ var errLink = errors.New("hostmem: connection to the tier daemon lost")
 // Notices collect here and leave in batches; nothing here waits for the socket.
 // All lists are bounded by the slots that the client holds.
 type outgoing struct {
-	mu        sync.Mutex
-	held      map[uint64]uint64 // slot → generation: reserved by this client, cached ones included
-	cache     []slotRef         // held and unused
-	cacheMax  int
-	seals     []slotRef // notices to send
-	drops     []slotRef
-	corrupt   []slotRef
-	poked     bool
-	requests  []message
-	waiters   map[uint64]chan message
-	lastID    uint64
-	up        bool
-	linked    chan struct{} // closed when a connection comes up
-	kick      chan struct{} // something is to be sent
-	broken    error
+	mu       sync.Mutex
+	held     map[uint64]uint64 // slot → generation: reserved by this client, cached ones included
+	cache    []slotRef         // held and unused
+	cacheMax int
+	seals    []slotRef // notices to send
+	drops    []slotRef
+	corrupt  []slotRef
+	poked    bool
+	requests []message
+	waiters  map[uint64]chan message
+	lastID   uint64
+	up       bool
+	linked   chan struct{} // closed when a connection comes up
+	kick     chan struct{} // something is to be sent
+	broken   error
 }
 
 func (o *outgoing) init() {

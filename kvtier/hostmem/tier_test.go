@@ -190,7 +190,10 @@ func TestFullPoolRefusesThenEvictsLeafFirst(t *testing.T) {
 	dir := shortDir(t)
 	d := startDaemon(t, dir, 1<<20)
 	now := int64(0)
-	clock := func(o *Options) { o.Now = func() int64 { now++; return now }; o.Wait, o.Cache = 50*time.Millisecond, -1 }
+	clock := func(o *Options) {
+		o.Now = func() int64 { now++; return now }
+		o.Wait, o.Cache = 50*time.Millisecond, -1
+	}
 	c := attach(t, dir, "w", clock)
 	n := c.Capacity()
 	blocks := testChain("full", n)
