@@ -119,10 +119,11 @@ const presetTemplate = `{% for message in messages %}` +
 // score first ("_" stands for a space). Each is two earlier tokens joined, so
 // that bigram merging can reach it.
 const mergedPieces = `th he in er an re on _t the _a _the at en or es is it ed ar te nd st to ing al _s ou _o _w
-_in _b le _c _and as _f ion _p _m _h _to _of of _d se ent ha hi ve de ll me io ic ne ro li ra co ri
+_in _b le _c and _and as _f ion _p _m _h _to _of of _d se ent ha hi ve de ll me io ic ne ro li ra co ri
 ea ti _be us _l _re _th ch _is ur om ol el ly ma la et no _y be _g _n ac il un ut ad ation _for for
 _it ot id _he am _on ow if ce ee pe ho wa si tr ca su ge ul ss ec ir ay _you you ke em lo _we _e
-_i {" "} ": ", }} }, [" "] // == () )) __ -- .. ok`
+_i {" "} ": ", }} }, [" "] // == () )) __ -- .. ok
+ith _with _that _this _are not ers out per con com pro ain ant int est ver ex`
 
 // PresetVocabulary is the 512-token vocabulary of the presets: <unk>, <s>, </s>,
 // the 256 bytes, two chat control tokens, every printable ASCII character and
@@ -152,9 +153,6 @@ func PresetVocabulary() Vocabulary {
 	}
 	for rank, piece := range strings.Fields(mergedPieces) {
 		add(strings.ReplaceAll(piece, "_", spmSpace), float32(-rank))
-	}
-	for i := 0; len(v.Tokens) < presetVocab; i++ {
-		v.add(fmt.Sprintf("<|reserved_%d|>", i), 0, TokenUnused)
 	}
 	return v
 }

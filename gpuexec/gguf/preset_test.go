@@ -16,8 +16,8 @@ func TestPresetBytes(t *testing.T) {
 		sum  string
 		size int
 	}{
-		"tiny":  {"4b330e0b4c67d412c6a280911dbfd6325478d6e5e992d7852143112fafdb7494", 993536},
-		"small": {"b0b937f3cbc7c8cf6dcf9f2a5b2e334867ddc5a6808f85b7745f6ef10d145036", 25675584},
+		"tiny":  {"81c45aaf4dd63159e3e05824cf91eeeb471bcbbae17e1f6bfcf39aeaf67471b2", 993312},
+		"small": {"99ceb62c79f911b1c54071cccaf2d64aed6e5a6d36995f9438caf1424f937b27", 25675392},
 	}
 	for name, want := range golden {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,8 @@ type fragment struct {
 
 // Tokenize turns text into tokens. addSpecial adds the begin and end tokens that
 // the model asks for; parseSpecial turns the text of control tokens into them
-// (user-defined tokens are always recognised). Invalid UTF-8 becomes byte tokens.
+// (user-defined tokens are always recognised). Invalid UTF-8 becomes byte tokens; a
+// lead byte without its continuation takes the bytes that follow, as in llama.cpp.
 // The error wraps ErrText: the vocabulary lacks a byte of the text.
 func (v *Vocab) Tokenize(text string, addSpecial, parseSpecial bool) ([]int32, error) {
 	var out []int32
