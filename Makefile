@@ -30,8 +30,7 @@ help: ## lists the targets
 ##@ set up and build
 
 setup: engine ## fetches modules and engine libraries, so that what follows needs no network
-	$(GO) mod download
-	cd e2e && $(GO) mod download
+	$(GO) list -deps -test work >/dev/null
 
 engine: .engine/.installed ## installs the llama.cpp libraries into .engine (without npm: weir runs on its Go engine)
 

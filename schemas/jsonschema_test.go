@@ -18,7 +18,11 @@ import (
 
 var update = flag.Bool("update", false, "write schemas/jsonschema anew from the Go types")
 
-const idPattern = `^[A-Za-z0-9_-]{1,64}$`
+// Patterns of ids; an optional one may also be "", which stands for its default.
+const (
+	idPattern         = `^[A-Za-z0-9_-]{1,64}$`
+	optionalIDPattern = `^[A-Za-z0-9_-]{0,64}$`
+)
 
 // enums are the closed sets of words. What a field's own Check narrows further
 // (an assignment is never draining) is in narrow.
@@ -52,7 +56,6 @@ var limits = map[string]map[string]limit{
 
 // ids are the fields that Check holds to the grammar of ids.
 var ids = map[string][]string{
-	"event":          {"branch", "turn", "parent"},
 	"ready":          {"tenant", "session", "turn", "branch", "job"},
 	"done":           {"job"},
 	"cancel":         {"job"},
@@ -66,6 +69,11 @@ var ids = map[string][]string{
 	"plan":           {"id"},
 	"dead":           {"tenant"},
 	"lease":          {"holder"},
+}
+
+// optionalIDs are ids that may be empty.
+var optionalIDs = map[string][]string{
+	"event": {"branch", "turn", "parent"},
 }
 
 // narrow are enums of one field that are smaller than those of its type.
@@ -142,6 +150,19 @@ func refine(t testing.TB, name string, s *jsonschema.Schema) {
 	}
 	for _, field := range ids[name] {
 		prop(field).Pattern = idPattern
+	}
+	for _, field := range optionalIDs[name] {
+		prop(field).Pattern = optionalIDPattern
+	}
+	if meta := s.Definitions["TurnMeta"]; meta != nil {
+		for _, field := range []string{"turn", "branch", "parent"} {
+			p, _ := meta.Properties.Get(field)
+			p.Pattern = optionalIDPattern
+		}
+		p, _ := meta.Properties.Get("deadline_ns")
+		p.Minimum = number(0)
+		p, _ = meta.Properties.Get("v")
+		p.Minimum, p.Maximum = number(0), number(schemas.Version)
 	}
 	for field, words := range narrow[name] {
 		prop(field).Enum = words
@@ -239,11 +260,14 @@ func TestLimitsAreThoseOfCheck(t *testing.T) {
 			}
 		}
 	}
-	for name, fields := range ids {
-		for _, field := range fields {
-			agree(t, name, field, strings.Repeat("a", schemas.MaxIDLen), true)
-			agree(t, name, field, strings.Repeat("a", schemas.MaxIDLen+1), false)
-			agree(t, name, field, "a.b", false)
+	for optional, list := range map[bool]map[string][]string{false: ids, true: optionalIDs} {
+		for name, fields := range list {
+			for _, field := range fields {
+				agree(t, name, field, strings.Repeat("a", schemas.MaxIDLen), true)
+				agree(t, name, field, strings.Repeat("a", schemas.MaxIDLen+1), false)
+				agree(t, name, field, "a.b", false)
+				agree(t, name, field, "", optional)
+			}
 		}
 	}
 	for name, fields := range narrow {
