@@ -1,11 +1,6 @@
 package llamacpp
 
-import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-)
+import "fmt"
 
 // model is one loaded model file.
 type model struct {
@@ -21,7 +16,7 @@ const maxLayers = 1 << 20
 // loadModel loads a GGUF file. vocabOnly leaves the weights out. Errors wrap
 // ErrModel and carry the library's own reason.
 func loadModel(l *Library, path string, gpuLayers int, vocabOnly bool) (*model, error) {
-	if err := checkFile(path); err != nil {
+	if err := checkFile(path); err != nil { // a damaged file could abort the process
 		return nil, err
 	}
 	p := l.api.modelDefaults()
@@ -52,30 +47,6 @@ func loadModel(l *Library, path string, gpuLayers int, vocabOnly bool) (*model, 
 		return nil, fmt.Errorf("%w: %s: %s", ErrModel, path, l.logs.reason())
 	}
 	return &model{lib: l, handle: h, vocab: l.api.vocab(h), path: path}, nil
-}
-
-// checkFile says in plain words what the library would only hint at.
-func checkFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: no file %s", ErrModel, path)
-		}
-		return fmt.Errorf("%w: %w", ErrModel, err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrModel, err)
-	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%w: %s is not a file", ErrModel, path)
-	}
-	var magic [4]byte
-	if _, err := f.ReadAt(magic[:], 0); err != nil || string(magic[:]) != "GGUF" {
-		return fmt.Errorf("%w: %s is not a GGUF file: it does not begin with the letters GGUF", ErrModel, path)
-	}
-	return nil
 }
 
 func (m *model) free() {

@@ -1,6 +1,8 @@
 package llamacpp_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -33,6 +35,18 @@ func TestBadModels(t *testing.T) {
 		}
 		return []byte(strings.ReplaceAll(string(good), from, to))
 	}
+	patch := func(at int, v uint32) []byte {
+		b := bytes.Clone(good)
+		binary.LittleEndian.PutUint32(b[at:], v)
+		return b
+	}
+	// scalar replaces the value of a 4-byte key, tensorType that of a 2-D tensor.
+	scalar := func(key string, v uint32) []byte {
+		return patch(bytes.Index(good, []byte(key))+len(key)+4, v)
+	}
+	tensorType := func(name string, v uint32) []byte {
+		return patch(bytes.Index(good, []byte(name))+len(name)+4+2*8, v)
+	}
 	cases := map[string]string{
 		"absent":        filepath.Join(dir, "absent.gguf"),
 		"a folder":      dir,
@@ -47,6 +61,13 @@ func TestBadModels(t *testing.T) {
 		"random counts": file("counts", append([]byte("GGUF\x03\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x7f"), good[24:]...)),
 		"architecture":  file("arch", replace("llama.block_count", "llama.block_cound")),
 		"tensor name":   file("tensor", replace("blk.2.attn_q", "blk.7.attn_q")),
+		// Each of the following ends the process when it reaches the library.
+		"twice a token": file("twice", replace("<0x41>", "<0x42>")),
+		"no layers":     file("layers", scalar("llama.block_count", 0)),
+		"many layers":   file("many", scalar("llama.block_count", 100_000)),
+		"NaN epsilon":   file("epsilon", scalar("llama.attention.layer_norm_rms_epsilon", 0x7fc00000)),
+		"alignment 8":   file("align", scalar("general.alignment", 8)),
+		"int8 matrix":   file("int8", tensorType("\x00output.weight", 24)),
 	}
 	for name, path := range cases {
 		if _, err := llamacpp.Open(l, path, llamacpp.Options{Context: 64}); !errors.Is(err, llamacpp.ErrModel) {
