@@ -69,6 +69,9 @@ func metadata(s Shape, v Vocabulary) []Pair {
 		{"tokenizer.ggml.add_eos_token", false},
 		{"tokenizer.ggml.add_space_prefix", v.SpacePrefix},
 	}
+	if s.HeadDim*s.Heads != s.Dim { // otherwise this is the reader's default
+		meta = append(meta, Pair{"llama.attention.key_length", uint32(s.HeadDim)}, Pair{"llama.attention.value_length", uint32(s.HeadDim)})
+	}
 	if v.Template != "" {
 		meta = append(meta, Pair{"tokenizer.chat_template", v.Template})
 	}
