@@ -1,0 +1,146 @@
+package jsrun
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// snapState makes snapshots consistent: a state is written only when every
+// publish that happened before it is acknowledged, otherwise a crash would leave
+// a state that believes in messages that were never stored.
+//
+//	publishes  1 2 3 | 4 5      taken after 3: wait for 1, 2, 3
+type snapState struct {
+	loaded map[string]uint64 // of the snapshot that was restored
+	next   schemas.Time
+	gen    uint32 // generation of publishes; grows with each snapshot taken
+	left   int    // publishes of older generations that are not settled
+	failed bool   // one of them was given up
+	state  []byte // taken, waiting for left to be 0
+	seqs   map[string]uint64
+	busy   bool // being written
+}
+
+// settled takes note of a publish of a generation.
+func (s *snapState) settled(gen uint32, failed bool) {
+	if s.state != nil && gen != s.gen {
+		s.left--
+		s.failed = s.failed || failed
+	}
+}
+
+// restore loads the snapshot into the actor.
+func (r *Runner) restore(ctx context.Context) error {
+	r.snap.next = schemas.Never
+	if r.cfg.Snapshots == nil {
+		return nil
+	}
+	if r.cfg.SnapshotEvery > 0 {
+		r.snap.next = r.cfg.Clock() + schemas.Time(r.cfg.SnapshotEvery)
+	}
+	state, seqs, err := r.cfg.Snapshots.Load(ctx, r.cfg.SnapshotActor, r.cfg.Shard)
+	if err != nil {
+		return fmt.Errorf("jsrun: %s: loading the snapshot: %w", r.cfg.Name, err)
+	}
+	if state == nil {
+		return nil
+	}
+	if err := r.cfg.Actor.Restore(state); err != nil {
+		return fmt.Errorf("jsrun: %s: restoring the snapshot: %w", r.cfg.Name, err)
+	}
+	r.snap.loaded = seqs
+	for _, in := range r.inputs {
+		in.stepped = seqs[in.cfg.Stream]
+	}
+	return nil
+}
+
+func (r *Runner) snapAt() schemas.Time {
+	switch {
+	case r.stopping, r.snap.busy, r.snap.state != nil && r.snap.left > 0:
+		return schemas.Never
+	case r.snap.state != nil:
+		return 0 // nothing before it is outstanding: write it
+	}
+	return r.snap.next
+}
+
+// snapshotIfDue takes a snapshot when its time has come, and writes one that was
+// taken as soon as nothing before it is outstanding.
+func (r *Runner) snapshotIfDue(now schemas.Time) {
+	s := &r.snap
+	if s.state == nil && !s.busy && now >= s.next {
+		r.takeSnapshot(now)
+	}
+	if s.state == nil || s.left > 0 || s.busy {
+		return
+	}
+	state, seqs := s.state, s.seqs
+	s.state = nil
+	if s.failed {
+		return // what was given up comes again from its input; this state has seen it
+	}
+	s.busy = true
+	r.bus.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		err := r.cfg.Snapshots.Save(ctx, r.cfg.SnapshotActor, r.cfg.Shard, now, seqs, state)
+		r.posted.call(func() { r.saved(err) })
+	})
+}
+
+func (r *Runner) takeSnapshot(now schemas.Time) {
+	s := &r.snap
+	s.next = now + schemas.Time(r.cfg.SnapshotEvery)
+	state, err := r.cfg.Actor.Snapshot(nil)
+	if err != nil {
+		r.cfg.Logger.Error("the actor cannot be saved", "service", r.cfg.Name, "error", err)
+		return
+	}
+	if state == nil {
+		state = []byte{}
+	}
+	s.state, s.seqs, s.left, s.failed = state, r.seqs(), r.box.count, false
+	s.gen++
+}
+
+func (r *Runner) seqs() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, in := range r.inputs {
+		if in.stepped > 0 {
+			out[in.cfg.Stream] = max(out[in.cfg.Stream], in.stepped)
+		}
+	}
+	return out
+}
+
+func (r *Runner) saved(err error) {
+	r.snap.busy = false
+	if err != nil {
+		r.cfg.Logger.Error("snapshot not written", "service", r.cfg.Name, "error", err)
+		return
+	}
+	r.stats.Snapshots.Add(1)
+}
+
+// lastSnapshot writes the final state when nothing is outstanding.
+func (r *Runner) lastSnapshot() error {
+	if r.cfg.Snapshots == nil || r.box.count > 0 {
+		return nil
+	}
+	state, err := r.cfg.Actor.Snapshot(nil)
+	if err != nil {
+		return fmt.Errorf("jsrun: %s: saving the actor: %w", r.cfg.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.StopTimeout)
+	defer cancel()
+	if err := r.cfg.Snapshots.Save(ctx, r.cfg.SnapshotActor, r.cfg.Shard, r.cfg.Clock(), maps.Clone(r.seqs()), state); err != nil {
+		return fmt.Errorf("jsrun: %s: the last snapshot: %w", r.cfg.Name, err)
+	}
+	r.stats.Snapshots.Add(1)
+	return nil
+}
