@@ -1,14 +1,18 @@
 package schemas
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strconv"
 )
 
 // Tokens is a list of token ids, written as a plain JSON array of integers.
-// It has its own codec because a long prompt is mostly this array, and the
-// reflecting codec is ten times slower on it.
+// It has its own codec because a long prompt is mostly this array: reading takes
+// about half the time of reflection, the number of tokens is bounded before memory
+// is taken, and a nil list is written as []. The price is paid in writing, which
+// takes about twice as long, because encoding/json scans again what MarshalJSON
+// returns. The benchmarks of tokens_test.go show both.
 type Tokens []int32
 
 // MaxTokens bounds one token array: no model of today has a longer context, and
@@ -37,12 +41,7 @@ func (t *Tokens) UnmarshalJSON(b []byte) error {
 	if len(b) < 2 || b[0] != '[' || b[len(b)-1] != ']' {
 		return fmt.Errorf("%w: tokens must be an array of integers", ErrMessage)
 	}
-	n := 1
-	for _, c := range b {
-		if c == ',' {
-			n++
-		}
-	}
+	n := 1 + bytes.Count(b, []byte{','})
 	if n > MaxTokens {
 		return fmt.Errorf("%w: %d tokens in one array, at most %d", ErrTooLarge, n, MaxTokens)
 	}
