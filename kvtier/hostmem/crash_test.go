@@ -39,7 +39,7 @@ func TestStoppedWriterKeepsItsReservation(t *testing.T) {
 	w := startChild(t, "client", dir, "w", 0)
 	w.ask("half <nil>", "half b 3")
 	w.signal(syscall.SIGSTOP)
-	c := attach(t, dir, "c", func(o *Options) { o.Wait = time.Millisecond })
+	c := attach(t, dir, "c")
 	mustPut(t, c, testChain("fill", c.Capacity()-8)...)
 	for i := range 40 { // far more than there is room for: what is evicted is never the reservation
 		_, _ = put(c, testChain(fmt.Sprint(i), 1)[0])

@@ -26,6 +26,9 @@ func (c *Client) dialUntil(ctx context.Context) (*link, message, error) {
 	pause := dialFirst
 	for {
 		l, m, err := c.dial(ctx)
+		if errors.Is(err, ErrBusy) && !sameFile(c.lock, c.lock.Name()) {
+			return nil, message{}, fmt.Errorf("%w: the lock file %s is gone", ErrReplaced, c.lock.Name())
+		}
 		if err == nil || errors.Is(err, ErrRefused) || errors.Is(err, ErrBudget) {
 			return l, m, err
 		}

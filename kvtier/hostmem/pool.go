@@ -129,6 +129,11 @@ func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
 		p.discard(no, r, b)
 		return true
 	}
+	if p.secondCopy(r.Slot, &b.Key) {
+		p.count.duplicates++
+		p.discard(no, r, b)
+		return true
+	}
 	kept, duplicate, err := p.slots.Seal(uint32(no), r, b, s.use().Load())
 	switch {
 	case errors.Is(err, kvtier.ErrNotReserved):
@@ -136,16 +141,28 @@ func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
 	case err != nil:
 		p.count.corrupt++
 		p.discard(no, r, b)
-	case duplicate:
+	case duplicate: // the index had lost the first
 		p.count.duplicates++
 		p.discard(no, r, b)
-		p.arena.insert(&b.Key, uint32(kept)) // readers may have found the one that is gone
+		p.arena.insert(&b.Key, uint32(kept))
 	default:
 		s.known().Store(1)
 		p.arena.insert(&b.Key, uint32(r.Slot))
 		p.out.add(kvtier.Event{Kind: kvtier.EventStored, Block: b})
 	}
 	return true
+}
+
+// secondCopy tells whether readers find the key in another slot. The index decides
+// which of two equal blocks stays, not the order of the notices: the one in the
+// index may be leased. Its own notice is on the way.
+func (p *pool) secondCopy(id kvtier.SlotID, key *kvtier.Key) bool {
+	found, w, ok := p.find(key)
+	if !ok || found == uint32(id) {
+		return false
+	}
+	state, gen := p.slots.State(kvtier.SlotID(found))
+	return state != kvtier.SlotFree && gen == wordGen(w)
 }
 
 // discard frees a slot that was sealed but is not kept. A reader that holds it

@@ -126,11 +126,12 @@ func poolFile(pool string, block int64) string {
 	return poolPrefix + hex.EncodeToString(sum[:8]) + poolSuffix
 }
 
-// create makes a pool's file from the free budget. On an error the budget is as before.
+// create makes a pool's file from the free budget: its full share, or at least
+// half of it. On an error the budget is as before.
 func (st *store) create(pool string, block int64) (*arena, error) {
 	free := st.bytes - st.used
 	l := fitLayout(block, min(free, st.cap))
-	if l.slots == 0 {
+	if l.slots == 0 || free < st.cap/2 {
 		return nil, fmt.Errorf("%w: pool %q wants blocks of %d bytes, %d bytes of %d are free (%d per pool)",
 			ErrBudget, pool, block, free, st.bytes, st.cap)
 	}
