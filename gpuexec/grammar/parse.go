@@ -13,10 +13,11 @@ var ErrGrammar = errors.New("grammar: bad GBNF")
 
 // Bounds of one grammar.
 const (
-	maxSource   = 512 << 10 // bytes of text
+	maxSource   = 256 << 10 // bytes of text
 	maxRepeat   = 1000      // m and n of {m,n}; llama.cpp refuses above 2,000
 	maxNesting  = 64        // groups inside one another: they are parsed recursively
-	maxElements = 100_000   // elements and rules after repetitions are written out
+	maxElements = 20_000    // elements and rules after repetitions are written out
+	maxRules    = 8192      // named rules, groups and repetitions; the library walks them recursively
 )
 
 // element is one step of a sequence: a character of a set, or a rule.
@@ -94,6 +95,7 @@ type parser struct {
 	rules []rule
 	names map[string]int
 	size  int // elements and rules so far
+	total int // named rules, groups and repetitions so far
 }
 
 func (p *parser) fail(format string, args ...any) error {
@@ -158,6 +160,14 @@ func (p *parser) grow(n int) error {
 	return nil
 }
 
+// countRule accounts for a named rule, group or repetition.
+func (p *parser) countRule() error {
+	if p.total++; p.total > maxRules {
+		return p.fail("more than %d rules, groups and repetitions", maxRules)
+	}
+	return p.grow(1)
+}
+
 // ruleIndex is the index of a named rule, which may be defined later.
 func (p *parser) ruleIndex(name string) int {
 	at, ok := p.names[name]
@@ -201,7 +211,7 @@ func (p *parser) definition() error {
 		return p.fail("expected the end of rule %q, found %s", name, p.here())
 	}
 	p.space(true)
-	return p.grow(1)
+	return p.countRule()
 }
 
 func (p *parser) alternatives(depth int) ([][]element, error) {
@@ -274,7 +284,7 @@ func (p *parser) item(depth int) (item []element, ok bool, err error) {
 			return nil, false, p.fail("expected ')', found %s", p.here())
 		}
 		p.pos++
-		return []element{{rule: p.anonymous(alts)}}, true, p.grow(1)
+		return []element{{rule: p.anonymous(alts)}}, true, p.countRule()
 	case isWord(c):
 		name, err := p.name()
 		if err != nil {

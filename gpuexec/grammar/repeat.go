@@ -18,6 +18,9 @@ func (p *parser) repetition(item []element) ([]element, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.countRule(); err != nil {
+		return nil, err
+	}
 	if err := p.grow(least * len(item)); err != nil {
 		return nil, err
 	}

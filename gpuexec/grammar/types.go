@@ -23,7 +23,9 @@ var builtins = map[string]struct {
 	"null":    {`"null"`, nil},
 	// One char is one code point: halves of surrogate pairs are left out, so
 	// that minLength and maxLength count right.
-	"char": {`[^"\\\x00-\x1f] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] hex hex hex | [dD] [0-7] hex hex))`, []string{"hex"}},
+	// Ranges instead of a negated class, because llama.cpp counts byte sequences
+	// beyond U+10FFFF as characters, too.
+	"char": {`[ !#-\[\]-\uD7FF\uE000-\U0010FFFF] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] hex hex hex | [dD] [0-7] hex hex))`, []string{"hex"}},
 	"hex":  {`[0-9a-fA-F]`, nil},
 	"date": {`[0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | "1" [0-9] | "2" [0-8])`, nil},
 	"time": {`([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] ("." [0-9]{1,9})? ("Z" | [-+] ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9])`, nil},
