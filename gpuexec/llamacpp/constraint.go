@@ -3,6 +3,8 @@ package llamacpp
 import (
 	"fmt"
 	"math"
+	"runtime"
+	"time"
 
 	"github.com/weir-dev/weir/gpuexec"
 )
@@ -12,7 +14,18 @@ import (
 type constraint struct {
 	engine  *Engine
 	sampler uintptr
+	failed  error // the grammar became too slow; it stays so
 }
+
+// Budgets of one call in processor time. Ambiguous grammars can double the
+// library's parse stacks with every character; without an end the engine and every
+// sequence in it would stand still. A mask of 150,000 tokens takes some 10 ms, an
+// accepted token some microseconds. The library compares stacks pairwise, so the
+// call that passes the accept budget may take a few times as long.
+const (
+	maskBudget   = 500 * time.Millisecond
+	acceptBudget = 50 * time.Millisecond
+)
 
 var _ gpuexec.Constraint = (*constraint)(nil)
 
@@ -62,10 +75,16 @@ func (e *Engine) Constrain(gbnf string) (gpuexec.Constraint, error) {
 	return &constraint{engine: e, sampler: s}, nil
 }
 
-// Mask sets the logits of forbidden tokens to -Inf. Where nothing is allowed, all
-// of them are -Inf afterwards.
+// Mask sets the logits of forbidden tokens to -Inf. Where nothing is allowed, or
+// the grammar became too slow, all of them are -Inf afterwards.
 func (c *constraint) Mask(logits []float32) {
 	if c.sampler == 0 {
+		return
+	}
+	if c.failed != nil {
+		for id := range logits {
+			logits[id] = float32(math.Inf(-1))
+		}
 		return
 	}
 	cand, n := c.engine.candidates, 0
@@ -79,7 +98,7 @@ func (c *constraint) Mask(logits []float32) {
 	if n == 0 {
 		return
 	}
-	c.engine.call.applySampler(c.sampler, cand.set(n))
+	c.look(n)
 	for _, d := range cand.data[:n] {
 		if math.IsInf(float64(d.Logit), -1) {
 			logits[d.ID] = d.Logit
@@ -87,7 +106,25 @@ func (c *constraint) Mask(logits []float32) {
 	}
 }
 
-// Accept advances the grammar. A token that the grammar forbids is an error that
+// within runs a call of the library and ends the constraint when the call took
+// more than budget of processor time.
+func (c *constraint) within(budget time.Duration, call func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := threadTime()
+	call()
+	if took := threadTime() - start; took > budget {
+		c.failed = fmt.Errorf("%w: it is too ambiguous: one token took %v; let alternatives begin with different characters",
+			ErrGrammar, took.Round(time.Millisecond))
+	}
+}
+
+// look asks the grammar about the first n candidates.
+func (c *constraint) look(n int) {
+	c.within(maskBudget, func() { c.engine.call.applySampler(c.sampler, c.engine.candidates.set(n)) })
+}
+
+// Accept advances the grammar, or ends it when that took too long. A token that the grammar forbids is an error that
 // wraps ErrGrammar, and leaves the grammar where it was: the library would throw.
 func (c *constraint) Accept(token int32) error {
 	if c.sampler == 0 {
@@ -96,14 +133,17 @@ func (c *constraint) Accept(token int32) error {
 	if token < 0 || int(token) >= c.engine.limits.Vocab {
 		return fmt.Errorf("%w: token %d is outside 0..%d", ErrGrammar, token, c.engine.limits.Vocab-1)
 	}
+	if c.failed != nil {
+		return c.failed
+	}
 	cand := c.engine.candidates
 	cand.data[0] = tokenData{ID: token}
-	c.engine.call.applySampler(c.sampler, cand.set(1))
+	c.look(1)
 	if math.IsInf(float64(cand.data[0].Logit), -1) {
 		return fmt.Errorf("%w: token %d is not allowed here", ErrGrammar, token)
 	}
-	c.engine.call.acceptToken(c.sampler, token)
-	return nil
+	c.within(acceptBudget, func() { c.engine.call.acceptToken(c.sampler, token) })
+	return c.failed
 }
 
 // Close frees the grammar. It must happen before the engine closes.

@@ -138,6 +138,33 @@ func TestConstraintRefuses(t *testing.T) {
 	}
 }
 
+// TestAmbiguousGrammar: the library's parse stacks double with each character. The
+// constraint ends with an error instead of holding the engine for ever.
+func TestAmbiguousGrammar(t *testing.T) {
+	e := tinyEngine(t)
+	c, err := e.Constrain("root ::= \"a\" p \"a\"*\np ::= root \"aa\" | root\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ids, err := e.Vocab().Tokenize("a", false, false)
+	if err != nil || len(ids) != 1 {
+		t.Fatalf("%v, %v", ids, err)
+	}
+	for step := range 40 {
+		if err := c.Accept(ids[0]); err != nil {
+			t.Logf("step %d: %v", step, err)
+			logits := make([]float32, e.limits.Vocab)
+			c.Mask(logits)
+			if !errors.Is(err, ErrGrammar) || !math.IsInf(float64(logits[ids[0]]), -1) {
+				t.Errorf("error %v, logit %v", err, logits[ids[0]])
+			}
+			return
+		}
+	}
+	t.Error("40 characters were accepted")
+}
+
 // libraryRefuses passes the check; the library has a tighter bound on repetitions.
 const libraryRefuses = `root ::= ((("abcdefgh"{1000}){1000}){1000}){1000}`
 
