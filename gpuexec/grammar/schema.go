@@ -59,7 +59,7 @@ func FromSchema(schema json.RawMessage) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrSchema, err)
 	}
-	c := &converter{root: root, refs: map[string]string{}}
+	c := &converter{root: root, bodies: map[string]string{}, refs: map[string]string{}}
 	expr, err := c.schema(root, "")
 	if err != nil {
 		return "", err
@@ -82,13 +82,19 @@ type converter struct {
 	root    *node
 	rules   strings.Builder
 	count   int
+	bodies  map[string]string // body of a rule → its name
 	refs    map[string]string // pointer of a referenced schema → rule name
 	builtin []string          // names of built-in rules in use
 }
 
-// rule adds a rule and returns its name.
+// rule adds a rule and returns its name. Equal bodies share one rule: a schema
+// has many strings of the same length, and each costs a rule per character.
 func (c *converter) rule(body string) string {
+	if name, ok := c.bodies[body]; ok {
+		return name
+	}
 	name := c.reserve()
+	c.bodies[body] = name
 	c.define(name, body)
 	return name
 }

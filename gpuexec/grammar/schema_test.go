@@ -146,6 +146,18 @@ func TestBadSchema(t *testing.T) {
 	}
 }
 
+// Many long strings of one length are one rule.
+func TestFromSchemaSharesRules(t *testing.T) {
+	schema := `{"type":"array","items":{"anyOf":[` + strings.Repeat(`{"type":"string","maxLength":1000},`, 100) + `{"type":"null"}]}}`
+	text, err := FromSchema(json.RawMessage(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(text, "{0,1000}"); n != 1 {
+		t.Errorf("%d rules for one kind of string", n)
+	}
+}
+
 func TestFromSchemaIsDeterministic(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"b":{"enum":[1,2]},"a":{"type":"string"}},"additionalProperties":true}`)
 	first, err := FromSchema(schema)

@@ -165,7 +165,7 @@ func (c *converter) string(n *node, at string) (string, error) {
 		if least == 0 && most < 0 {
 			return c.use("string"), nil
 		}
-		return `"\"" ` + c.use("char") + times(least, most) + ` "\""`, nil
+		return c.rule(`"\"" ` + c.use("char") + times(least, most) + ` "\""`), nil
 	}
 	if n.get("minLength") != nil || n.get("maxLength") != nil {
 		return "", &UnsupportedError{at, "format", "it is not supported together with a length"}
