@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/gpuexec"
+	"github.com/weir-dev/weir/gpuexec/grammar"
 )
 
 // constraint is a grammar of the library in use by one sequence. It shares the
@@ -57,8 +58,8 @@ func (c *candidates) set(n int) []tokenDataArray {
 // in Go first, because some grammars make the library recurse or loop without end.
 // Errors wrap ErrGrammar.
 func (e *Engine) Constrain(gbnf string) (gpuexec.Constraint, error) {
-	if err := checkGBNF(gbnf); err != nil {
-		return nil, err
+	if err := grammar.Check(gbnf); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrGrammar, err)
 	}
 	if e.candidates == nil {
 		c, err := newCandidates(e.limits.Vocab)
