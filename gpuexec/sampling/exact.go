@@ -51,9 +51,8 @@ func exp(x float64) float64 {
 	q = 0.5 + float64(r*q)
 	q = 1 + float64(r*q)
 	q = float64(r * q)
-	j := uint64(n) % expTable
-	k := (n - int64(j)) / expTable // k in [-1010, 0]: the scale below is a normal number
-	t := pow2[j]
+	k := n >> 5 // floor(n / expTable), in [-1010, 0]: the scale below is a normal number
+	t := pow2[n&(expTable-1)]
 	return float64((t + float64(t*q)) * math.Float64frombits(uint64(k+1023)<<52))
 }
 
