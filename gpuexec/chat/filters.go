@@ -15,7 +15,7 @@ import (
 func filters() *exec.FilterSet {
 	out := map[string]exec.FilterFunction{}
 	for _, name := range []string{
-		"abs", "attr", "batch", "capitalize", "default", "d", "e", "escape", "first", "float", "format", "groupby",
+		"abs", "attr", "batch", "capitalize", "e", "escape", "first", "float", "format", "groupby",
 		"indent", "int", "join", "last", "length", "count", "list", "lower", "map", "max", "min", "rejectattr", "reject",
 		"replace", "reverse", "round", "safe", "selectattr", "select", "slice", "sort", "string", "sum", "title", "trim",
 		"truncate", "unique", "upper", "wordcount",
@@ -26,6 +26,18 @@ func filters() *exec.FilterSet {
 			}
 		}
 	}
+	out["default"] = func(_ *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
+		a := arguments{va}
+		falsy := a.value(1, "boolean")
+		if !in.Val.IsValid() || (falsy != nil && falsy.IsTrue() && !in.IsTrue()) {
+			if v := a.value(0, "default_value"); v != nil {
+				return v
+			}
+			return exec.AsValue("")
+		}
+		return in
+	}
+	out["d"] = out["default"]
 	out["items"] = func(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
 		if in.IsNil() {
 			return exec.AsValue(list{})
@@ -65,13 +77,14 @@ func filterToJSON(_ *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Val
 	return exec.AsSafeValue(text)
 }
 
-// tests are gonja's, with none defined when it was given as JSON null, and with
+// tests are gonja's, with none and undefined told apart as Jinja does, and with
 // Python's idea of a sequence.
 func tests() *exec.TestSet {
 	defined := func(in *exec.Value) bool { return in.Val.IsValid() && !in.IsError() }
 	out := exec.NewTestSet(map[string]exec.TestFunction{}).Update(builtins.Tests)
 	for name, f := range map[string]func(in *exec.Value) bool{
 		"defined":   defined,
+		"none":      func(in *exec.Value) bool { return in.Val.IsValid() && in.IsNil() },
 		"undefined": func(in *exec.Value) bool { return !defined(in) },
 		"sequence":  func(in *exec.Value) bool { return in.IsList() || in.IsString() || in.IsDict() },
 		"true":      func(in *exec.Value) bool { return in.IsBool() && in.Bool() },
@@ -86,6 +99,7 @@ func tests() *exec.TestSet {
 // globals are the functions that do not depend on the rendering.
 func globals() *exec.Context {
 	return exec.NewContext(map[string]any{
+		noneName: (*null)(nil),
 		groupName: func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
 			if len(va.Args) == 1 {
 				return normalize(va.Args[0])

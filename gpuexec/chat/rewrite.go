@@ -16,9 +16,11 @@ import (
 //	a if b else c        __pick(__group(b) and [a] or [c])
 //	'a' 'b'              'a' ~ 'b'
 //	{% generation %}     {% if true %}
+//	x == none            x == __none
 const (
 	groupName = "__group"
 	pickName  = "__pick"
+	noneName  = "__none" // gonja takes its own none for undefined
 )
 
 // maxSource bounds a template in bytes; the longest known ones have 30 KiB.
@@ -219,6 +221,10 @@ func operands(ws []word) string {
 		if i > 0 && w.kind == wordString && ws[i-1].kind == wordString {
 			b.WriteString("~ ")
 		}
+		if isNoneValue(ws, i) {
+			b.WriteString(noneName)
+			continue
+		}
 		if w.kind != wordSign || (w.text != "(" && w.text != "[" && w.text != "{") {
 			b.WriteString(w.text)
 			continue
@@ -231,6 +237,18 @@ func operands(ws []word) string {
 		i = end
 	}
 	return b.String()
+}
+
+// isNoneValue tells whether ws[i] is the value none, not the test of that name.
+func isNoneValue(ws []word, i int) bool {
+	if ws[i].kind != wordName || (ws[i].text != "none" && ws[i].text != "None") {
+		return false
+	}
+	if i == 0 {
+		return true
+	}
+	before := ws[i-1].text
+	return before != "is" && before != "." && (before != "not" || i < 2 || ws[i-2].text != "is")
 }
 
 // closingIndex is the index of the bracket that closes ws[open]. lexTag has

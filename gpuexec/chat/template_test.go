@@ -89,6 +89,9 @@ func TestFeatures(t *testing.T) {
 		{`{{ "é<>&'\"" | tojson }}{{ 'é😀'|tojson(ensure_ascii=true) }}{{ d|tojson(separators=(',', ':')) }}`, `"é<>&'\"""\u00e9\ud83d\ude00"{"zeta":1,"alpha":"x"}`},
 		// Tests.
 		{`{{ x is defined }}{{ nul is defined }}{{ nul is none }}{{ x is not defined }}{{ tools is none }}`, "FalseTrueTrueTrueTrue"},
+		{`{{ x is none }}{{ x is not none }}{% set n = none %}{{ n is none }}{{ n is defined }}{{ n == none }}{{ n is not none }}`, "FalseTrueTrueTrueTrueFalse"},
+		{`{% macro f(a, b=none) %}{{ a is defined }}{{ b is none }}{% endmacro %}{{ f() }}{{ f(None) }}{{ nul|default('q') }}{{ ''|default('r', true) }}`, "FalseTrueTrueTruer"},
+		{`{% set ns = namespace(v=none) %}{{ ns.v is none }}{% set ns.v = none %}{{ ns.v is none }}{{ d.get('nope') is none }}`, "TrueTrueTrue"},
 		{`{{ ms is sequence }}{{ 'a' is sequence }}{{ 'a' is string }}{{ d is mapping }}{{ ms is iterable and ms is not mapping }}`, "TrueTrueTrueTrueTrue"},
 		{`{{ true is true }}{{ 1 is true }}{{ false is false }}{{ 3 is divisibleby(3) }}{{ 1 is number }}`, "TrueFalseTrueTrueTrue"},
 		{`{% if not (x and y) and 'a' in 'cat' and 'z' not in 'cat' and not x is defined %}yes{% endif %}`, "yes"},
