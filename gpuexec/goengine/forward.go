@@ -14,6 +14,7 @@ type scratch struct {
 	out        []float32
 	gate, up   []float32
 	scores     []float32
+	queries    []query
 	logits     []float32
 	wanted     []int // rows whose logits are wanted
 	wantedRows []gpuexec.Row
@@ -95,52 +96,6 @@ func (e *Engine) store(l int, r gpuexec.Row, k, v []float32) {
 			keys[i*blockTokens+t] = x
 		}
 		copy(m.values(b, l, h)[t*m.headDim:(t+1)*m.headDim], v[h*m.headDim:])
-	}
-}
-
-// attend adds the attention of layer l to x.
-func (e *Engine) attend(l int, rows []gpuexec.Row) {
-	m, s, w := e.model, &e.scratch, &e.model.blocks[l]
-	s.mid.reset(len(rows), m.qWidth())
-	qs := w.q.stride()
-	for i, r := range rows {
-		out := s.mid.row(i)
-		for h := range m.heads {
-			at := h * m.headDim
-			e.head(l, h, r, s.q[i*qs+at:i*qs+at+m.headDim], out[at:at+m.headDim])
-		}
-	}
-	os := w.o.stride()
-	s.out = grow(s.out, len(rows)*os)
-	w.o.mul(e.kernels, s.out, &s.mid)
-	e.addOut(len(rows), os)
-}
-
-// head computes one query head over the blocks of its sequence.
-func (e *Engine) head(l, h int, r gpuexec.Row, q, out []float32) {
-	m, s, k := e.model, &e.scratch, e.kernels
-	tokens := int(r.Pos) + 1
-	blocks := e.seqs[r.Seq].blocks[:blocksOf(tokens)]
-	kv := h / (m.heads / m.kvHeads)
-	s.scores = grow(s.scores, blocksOf(e.context)*blockTokens)
-	for b := range blocks {
-		k.scores(s.scores[b*blockTokens:(b+1)*blockTokens], q, m.keys(blocks[b], l, kv))
-	}
-	// The tail of the last block holds no tokens yet; only the lanes that fill a
-	// register are kept, as minus infinity.
-	used := s.scores[:roundUp(tokens)]
-	for i := tokens; i < len(used); i++ {
-		used[i] = float32(math.Inf(-1))
-	}
-	sum := k.softmax(used)
-	clear(out)
-	for b := range blocks {
-		from := b * blockTokens
-		k.weigh(out, used[from:min(from+blockTokens, tokens)], m.values(blocks[b], l, kv))
-	}
-	inv := 1 / sum
-	for i := range out {
-		out[i] *= inv
 	}
 }
 
