@@ -1,0 +1,196 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/tokenizer"
+	"github.com/weir-dev/weir/streams"
+	"github.com/weir-dev/weir/streams/jsrun"
+)
+
+// local does lineage's operations outside the bus.
+type local struct {
+	ctx      context.Context //nolint:containedctx // lives as long as the service that owns it
+	cfg      Config
+	js       jetstream.JetStream
+	render   *tokenizer.Renderer
+	payloads *jsrun.Payloads
+	work     chan func()
+}
+
+// renderers is the number of goroutines that render at once; rendering is pure
+// computing, so more than the cores gain nothing.
+const renderers = 2
+
+func newLocal(ctx context.Context, cfg Config, js jetstream.JetStream, r *tokenizer.Renderer) (*local, error) {
+	p, err := jsrun.NewPayloads(ctx, js, schemas.MaxBody)
+	if err != nil {
+		return nil, err
+	}
+	l := &local{ctx: ctx, cfg: cfg, js: js, render: r, payloads: p, work: make(chan func(), 4096)}
+	for range renderers {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case f := <-l.work:
+					f()
+				}
+			}
+		}()
+	}
+	return l, nil
+}
+
+// do starts an operation. It never blocks the actor: when the queue is full the
+// operation runs in a goroutine of its own.
+func (l *local) do(op *schemas.Op, done func(schemas.OpDone)) {
+	f := func() {
+		start := time.Now()
+		d := l.one(op)
+		d.ID, d.TookNS = op.ID, time.Since(start).Nanoseconds()
+		done(d)
+	}
+	select {
+	case l.work <- f:
+	default:
+		go f()
+	}
+}
+
+func (l *local) one(op *schemas.Op) schemas.OpDone {
+	var d schemas.OpDone
+	var err error
+	switch {
+	case op.Render != nil && l.render != nil:
+		d.Render = &schemas.RenderDone{Reply: l.render.Render(&op.Render.Request)}
+	case op.Render != nil:
+		d.Render, err = l.remote(op.Render)
+	case op.Lookup != nil:
+		d.Lookup, err = l.lookup(op.Lookup)
+	case op.Fetch != nil:
+		d.Fetch, err = l.fetch(op.Fetch)
+	default:
+		err = fmt.Errorf("lineage has no operation of this kind")
+	}
+	if err != nil {
+		d.Err = err.Error()
+	}
+	return d
+}
+
+// remote asks the tokenizer service.
+func (l *local) remote(op *schemas.RenderOp) (*schemas.RenderDone, error) {
+	body, err := schemas.Encode(&op.Request)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+	defer cancel()
+	for {
+		try, stop := context.WithTimeout(ctx, 10*time.Second)
+		m, err := l.cfg.Conn.RequestWithContext(try, tokenizer.Subject(op.Model), body)
+		stop()
+		if err == nil {
+			var r schemas.RenderReply
+			if err := schemas.Decode(m.Data, &r); err != nil {
+				return nil, err
+			}
+			return &schemas.RenderDone{Reply: r}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the tokenizer of model %s does not answer: %w", op.Model, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// lookup finds what an earlier life of the service did with a turn.
+func (l *local) lookup(op *schemas.LookupOp) (*schemas.LookupDone, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+	defer cancel()
+	d := &schemas.LookupDone{}
+	body, err := l.last(ctx, streams.Result, schemas.ResultSubject(op.Tenant, op.Session, op.Turn))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		d.Result = &schemas.Result{}
+		return d, schemas.Decode(body, d.Result)
+	}
+	body, err = l.last(ctx, streams.Ready, schemas.ReadySubject(l.cfg.Cell, op.Tenant, op.Session, op.Turn))
+	d.Ready = body != nil
+	return d, err
+}
+
+func (l *local) last(ctx context.Context, stream, subject string) ([]byte, error) {
+	for {
+		s, err := l.js.Stream(ctx, stream)
+		if err == nil {
+			var m *jetstream.RawStreamMsg
+			if m, err = s.GetLastMsgForSubject(ctx, subject); err == nil {
+				return m.Data, nil
+			}
+		}
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil, nil
+		}
+		select { // NATS is away; the turn is not given up for that
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// fetch reads a large turn from the payload bucket.
+func (l *local) fetch(op *schemas.FetchOp) (*schemas.FetchDone, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+	defer cancel()
+	body, err := l.payloads.Get(ctx, op.Ref)
+	if err != nil {
+		return nil, err
+	}
+	t := &schemas.Turn{}
+	if err := schemas.DecodeBody(body, t); err != nil {
+		return &schemas.FetchDone{Failure: &schemas.Failure{Code: schemas.CodeInvalid, Message: err.Error()}}, nil
+	}
+	return &schemas.FetchDone{Turn: t}, nil
+}
+
+// badTurn answers the caller of a turn that cannot be read. Its id is taken from
+// what can be read of it, so that the caller hears of it.
+func badTurn(subject string, seq uint64, body []byte, cause error) []schemas.Msg {
+	s, err := schemas.ParseSubject(subject)
+	if err != nil || s.Root != schemas.RootAgent || schemas.EventKind(s.Get("kind")) != schemas.EventTurn || body == nil {
+		return nil
+	}
+	var lenient struct {
+		Weir struct {
+			Turn string `json:"turn"`
+		} `json:"weir"`
+	}
+	id := "t" + strconv.FormatUint(seq, 10)
+	if json.Unmarshal(body, &lenient) == nil && schemas.ValidID(lenient.Weir.Turn) {
+		id = lenient.Weir.Turn
+	}
+	tenant, session := s.Get("tenant"), s.Get("session")
+	job := schemas.JobID(tenant, session, id)
+	return []schemas.Msg{{
+		Kind: schemas.KindResult, Subject: schemas.ResultSubject(tenant, session, id), ID: "result:" + job, ExpectSet: true,
+		Result: &schemas.Result{
+			Header: schemas.H(), Tenant: tenant, Session: session, Turn: id, Job: job, Attempt: 1, Status: schemas.StatusFailed,
+			Failure: &schemas.Failure{Code: schemas.CodeInvalid, Message: cause.Error()},
+		},
+	}}
+}

@@ -1,0 +1,149 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-dev/weir/kvtier/lineage"
+	"github.com/weir-dev/weir/planner/route"
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/services/tokenizer"
+	"github.com/weir-dev/weir/streams"
+	"github.com/weir-dev/weir/streams/jsrun"
+)
+
+// Config of the deciding services.
+type Config struct {
+	Conn     *nats.Conn
+	Topology []streams.Stream
+	Cell     string
+	ID       string // of this instance: holder of leases, name of consumers
+	Model    *model.Model
+	Context  int // tokens per sequence of the executors
+	Logger   *slog.Logger
+
+	DirectMax int // see route.Config
+	Deadline  time.Duration
+
+	OnIn  func(service string, in *schemas.Msg)
+	OnOut func(service string, in, out *schemas.Msg)
+	// Stats is told of runners as they start, for metrics.
+	Stats func(service string, s *jsrun.Stats)
+}
+
+func (c *Config) hooks(service string) (func(*schemas.Msg), func(in, out *schemas.Msg)) {
+	var in func(*schemas.Msg)
+	var out func(a, b *schemas.Msg)
+	if c.OnIn != nil {
+		in = func(m *schemas.Msg) { c.OnIn(service, m) }
+	}
+	if c.OnOut != nil {
+		out = func(a, b *schemas.Msg) { c.OnOut(service, a, b) }
+	}
+	return in, out
+}
+
+// Lineage runs the lineage service until ctx ends. It renders through the local
+// tokenizer when it has one, and through the tokenizer service otherwise.
+func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return err
+	}
+	snaps, err := jsrun.NewSnapshots(ctx, js)
+	if err != nil {
+		return fmt.Errorf("lineage: %w", err)
+	}
+	m := cfg.Model
+	actor := lineage.New(lineage.Config{
+		Cell: cfg.Cell, DeadlineNS: int64(cfg.Deadline),
+		Models: []lineage.Model{{
+			Name: m.Name, Aliases: []string{"default", "weir"}, Digest: m.Digest, Vocab: m.Vocab.Name(), Template: m.TemplateDigest(),
+			Context: cfg.Context, Size: m.Vocab.Size(),
+		}},
+	})
+	loc, err := newLocal(ctx, cfg, js, local)
+	if err != nil {
+		return err
+	}
+	in, out := cfg.hooks("lineage")
+	r, err := jsrun.New(jsrun.Config{
+		Conn: cfg.Conn, Topology: cfg.Topology, Actor: actor, Name: "lineage-" + cfg.ID, Logger: cfg.Logger, OnIn: in, OnOut: out,
+		Inputs: []streams.Input{
+			{Stream: streams.Result, Policy: streams.NoAck, Deliver: streams.DeliverAll, Resume: true},
+			{Stream: streams.Agent, Policy: streams.NoAck, Deliver: streams.DeliverAll, Resume: true},
+			{Core: true, Filters: []string{schemas.HBSubject(cfg.Cell, "*")}},
+			{Core: true, Filters: []string{schemas.TokensSubject(cfg.Cell)}},
+		},
+		Local: loc.do, OnBad: badTurn,
+		Snapshots: snaps, SnapshotActor: "lineage", SnapshotEvery: 30 * time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	if cfg.Stats != nil {
+		cfg.Stats("lineage", r.Stats())
+	}
+	return r.Run(ctx)
+}
+
+// Router runs the router of a cell whenever this instance holds the lease.
+func Router(ctx context.Context, cfg Config) error {
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		lease, err := jsrun.Acquire(ctx, jsrun.LeaseConfig{JS: js, Cell: cfg.Cell, Service: "router", Holder: cfg.ID, Logger: cfg.Logger})
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("router: %w", err)
+		}
+		cfg.Logger.Info("router is active", "cell", cfg.Cell, "epoch", lease.Epoch)
+		err = route1(lease.Context(), cfg, lease.Epoch)
+		lost := context.Cause(lease.Context())
+		lease.Release()
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil && lost == nil {
+			return err
+		}
+		cfg.Logger.Warn("router lost its lease and stands by", "cell", cfg.Cell, "cause", errors.Join(lost, err))
+	}
+	return nil
+}
+
+// route1 runs a router with one lease.
+func route1(ctx context.Context, cfg Config, epoch uint64) error {
+	in, out := cfg.hooks("router")
+	r, err := jsrun.New(jsrun.Config{
+		Conn: cfg.Conn, Topology: cfg.Topology, Name: "router-" + cfg.ID, Logger: cfg.Logger, OnIn: in, OnOut: out,
+		Actor: route.New(route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax}),
+		Inputs: []streams.Input{
+			{
+				Stream: streams.Ready, Filters: []string{schemas.ReadySubject(cfg.Cell, "*", "*", "*")}, Durable: "router-" + cfg.Cell,
+				Policy: streams.Hold, Recreate: true,
+			},
+			{Stream: streams.Done, Filters: []string{schemas.DoneSubject(cfg.Cell, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
+			{Stream: streams.Result, Policy: streams.NoAck, Deliver: streams.DeliverNew},
+			{Core: true, Filters: []string{schemas.HBSubject(cfg.Cell, "*")}},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if cfg.Stats != nil {
+		cfg.Stats("router", r.Stats())
+	}
+	return r.Run(ctx)
+}

@@ -1,0 +1,199 @@
+package executor
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/weir-dev/weir/gpuexec"
+	"github.com/weir-dev/weir/gpuexec/worker"
+	"github.com/weir-dev/weir/kvtier/hostmem"
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/streams"
+	"github.com/weir-dev/weir/streams/jsrun"
+)
+
+// layoutVersion is the version of exported blocks as this build writes them.
+const layoutVersion = 1
+
+// Config of an executor process.
+type Config struct {
+	Conn     *nats.Conn
+	Topology []streams.Stream
+	Cell     string
+	ID       string
+	Node     string
+	Arena    string // folder of the shared KV memory
+	Model    *model.Model
+	Engine   model.EngineOptions
+	Logger   *slog.Logger
+	Hooks    Hooks
+	// StuckAfter: an engine operation that takes longer ends the process, so that
+	// its turns are run elsewhere. 120 s.
+	StuckAfter time.Duration
+}
+
+// Hooks observe what the actor sees and sends; both may be nil.
+type Hooks struct {
+	In  func(in *schemas.Msg)
+	Out func(in, out *schemas.Msg)
+	Op  func(op *schemas.Op, trace schemas.Trace, start time.Time, done *schemas.OpDone)
+}
+
+// ErrStuck: an engine operation did not come back.
+var ErrStuck = errors.New("executor: engine operation stuck")
+
+// Run runs the executor until ctx ends or something fails.
+func Run(ctx context.Context, cfg Config) error {
+	eng, err := cfg.Model.NewEngine(cfg.Engine)
+	if err != nil {
+		return err
+	}
+	info, limits := eng.Info(), eng.Limits()
+	format := schemas.KVFormat{Engine: info.Engine, Version: info.Version, Numerics: info.Numerics, Layout: layoutVersion}
+	boot := newBoot()
+	mem, err := attach(ctx, cfg, format, limits, boot)
+	if err != nil {
+		return errors.Join(err, eng.Close())
+	}
+	started := time.Now() // origin of the monotonic clock
+	e := &engine{
+		started: started, ops: make(chan job, 64), stuckAfter: cfg.StuckAfter, hook: cfg.Hooks.Op,
+		worker: worker.New(worker.Config{
+			Engine: eng, Vocab: cfg.Model.Vocab, Tier: &tier{mem: mem}, Keys: keys{}, Format: format,
+			Now: func() int64 { return time.Since(started).Nanoseconds() },
+		}),
+	}
+	if e.stuckAfter <= 0 {
+		e.stuckAfter = 2 * time.Minute
+	}
+	actor := gpuexec.NewExecutor(gpuexec.Config{
+		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
+	})
+	ask, err := newAsker(cfg.Conn, cfg.Cell)
+	if err != nil {
+		return errors.Join(err, mem.Close(), eng.Close())
+	}
+	runner, err := jsrun.New(jsrun.Config{
+		Conn: cfg.Conn, Topology: cfg.Topology, Actor: actor, Name: cfg.ID, Logger: cfg.Logger, Inputs: inputs(cfg.Cell, cfg.ID),
+		OnIn: cfg.Hooks.In, OnOut: cfg.Hooks.Out,
+		Local: func(op *schemas.Op, done func(schemas.OpDone)) {
+			if op.Tokens != nil || op.Delivered != nil {
+				go func() { done(ask.do(ctx, op)) }()
+				return
+			}
+			e.ops <- job{op, done}
+		},
+	})
+	if err != nil {
+		return errors.Join(err, mem.Close(), eng.Close())
+	}
+	engineCtx, stop := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.run(engineCtx) }()
+	go e.watch(engineCtx, stop)
+	cfg.Logger.Info("executor runs", "id", cfg.ID, "boot", boot, "engine", info.Engine, "version", info.Version, "devices", info.Devices,
+		"slots", limits.Slots, "context", limits.Context, "block_bytes", limits.BlockBytes, "kv_slots", mem.Capacity())
+	err = runner.Run(engineCtx)
+	if cause := context.Cause(engineCtx); errors.Is(cause, ErrStuck) {
+		return cause // the engine cannot be closed: it is still busy
+	}
+	stop(nil)
+	<-ended
+	return errors.Join(err, mem.Close(), eng.Close())
+}
+
+func newBoot() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // crypto/rand never fails
+	return hex.EncodeToString(b[:])
+}
+
+// inputs of an executor. Jobs are not acknowledged: the router sees in the
+// heartbeats what arrived, and places again what did not.
+func inputs(cell, id string) []streams.Input {
+	return []streams.Input{
+		{Stream: streams.Role, Filters: []string{schemas.RoleSubject(cell, id)}, Policy: streams.NoAck, Deliver: streams.DeliverLastPerSubject},
+		{Stream: streams.Prefill, Filters: []string{schemas.JobSubject(schemas.StagePrefill, cell, id, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
+		{Stream: streams.Decode, Filters: []string{schemas.JobSubject(schemas.StageDecode, cell, id, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
+		{Core: true, Filters: []string{schemas.CancelSubject(cell, id)}},
+	}
+}
+
+// attach joins the pool of blocks that this engine can read.
+func attach(ctx context.Context, cfg Config, f schemas.KVFormat, l gpuexec.Limits, boot string) (*hostmem.Client, error) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s|%s|%s|%d", cfg.Model.Digest, f.Engine, f.Version, f.Numerics, f.Layout))
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	mem, err := hostmem.Attach(ctx, hostmem.Options{
+		Dir: cfg.Arena, Writer: cfg.ID + "-" + boot, Pool: cfg.Model.Name + "-" + hex.EncodeToString(sum[:8]), BlockBytes: int64(l.BlockBytes),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("executor %s: joining the KV memory in %s: %w", cfg.ID, cfg.Arena, err)
+	}
+	return mem, nil
+}
+
+// engine is the goroutine that owns the worker.
+type engine struct {
+	worker     *worker.Worker
+	started    time.Time
+	ops        chan job
+	busySince  atomic.Int64 // nanoseconds since started; 0 while idle
+	stuckAfter time.Duration
+	hook       func(op *schemas.Op, trace schemas.Trace, start time.Time, done *schemas.OpDone)
+}
+
+type job struct {
+	op   *schemas.Op
+	done func(schemas.OpDone)
+}
+
+func (e *engine) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-e.ops:
+			start := time.Now()
+			e.busySince.Store(max(1, start.Sub(e.started).Nanoseconds()))
+			d := e.worker.Do(j.op)
+			e.busySince.Store(0)
+			if e.hook != nil {
+				e.hook(j.op, schemas.Trace{}, start, &d)
+			}
+			j.done(d)
+		}
+	}
+}
+
+// watch ends the process when an operation hangs: heartbeats alone would say
+// that all is well.
+func (e *engine) watch(ctx context.Context, stop context.CancelCauseFunc) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			since := e.busySince.Load()
+			if since == 0 {
+				continue
+			}
+			if d := time.Since(e.started) - time.Duration(since); d > e.stuckAfter {
+				stop(fmt.Errorf("%w for %s; the process ends so that its turns can run elsewhere", ErrStuck, d.Round(time.Second)))
+				return
+			}
+		}
+	}
+}

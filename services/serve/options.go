@@ -1,0 +1,213 @@
+// Package serve runs weir's services in this process: the same binary is every
+// part, and --target says which.
+//
+// Read options.go (the flags), then serve.go (what each target starts).
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/streams"
+)
+
+// Targets are the services, in the order in which they start.
+func Targets() []string {
+	return []string{"nats", "tier", "tokenizer", "lineage", "router", "gateway", "executor"}
+}
+
+// Options are what `weir up` and `weir serve` share.
+type Options struct {
+	Targets []string
+	Dir     string
+	NATS    string // URL of a server, or host:port on which to start one
+	HTTP    string
+	Cell    string
+	Node    string
+	ID      string
+	Arena   string // folder of the shared KV memory
+	KVMem   int64
+
+	Engine    string
+	ModelPath string
+	ModelName string
+	LibDir    string
+	Context   int
+	Slots     int
+	Threads   int
+	GPULayers int
+
+	DirectMax  int
+	Deadline   time.Duration
+	Durability string
+	StoreMB    int64 // bytes of the largest streams, in MiB; 0 is the default
+	LogLevel   string
+	TraceFile  string
+	Output     string
+}
+
+// Defaults of the flags.
+func Defaults() Options {
+	return Options{
+		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", KVMem: 1 << 30,
+		Engine: model.EngineAuto, Context: 8192, Slots: 8, Threads: 1, DirectMax: schemas.SizeSMax,
+		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info",
+	}
+}
+
+// ErrUsage marks errors of the command line; the exit code is 2.
+var ErrUsage = errors.New("usage")
+
+// Flags registers what both commands take.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.StringVar(&o.Dir, "dir", o.Dir, "folder for the NATS store, logs and the default model")
+	f.StringVar(&o.HTTP, "http", o.HTTP, "address of the OpenAI-compatible gateway")
+	f.StringVar(&o.Cell, "cell", o.Cell, "cell of this deployment")
+	f.StringVar(&o.Node, "node", o.Node, "name of this host in KV notices")
+	f.StringVar(&o.Engine, "engine", o.Engine, "auto, llama, go, sim or null")
+	f.StringVar(&o.ModelPath, "model", o.ModelPath, "GGUF file; without it a small random model is made, which writes gibberish")
+	f.StringVar(&o.ModelName, "model-name", o.ModelName, "name of the model towards callers (default: from the file)")
+	f.StringVar(&o.LibDir, "llama-lib", o.LibDir, "folder of the llama.cpp libraries (default: WEIR_LLAMA_LIB, then .engine)")
+	f.IntVar(&o.Context, "ctx", o.Context, "tokens per sequence")
+	f.IntVar(&o.Slots, "slots", o.Slots, "sequences that an executor holds at once")
+	f.IntVar(&o.Threads, "threads", o.Threads, "compute threads per executor; their sum must not exceed the cores")
+	f.IntVar(&o.GPULayers, "gpu-layers", o.GPULayers, "layers on the GPU, -1 for all (llama engine)")
+	f.Var((*size)(&o.KVMem), "kv-mem", "shared host memory for KV blocks, such as 512MiB or 4GiB")
+	f.StringVar(&o.Arena, "kv-dir", o.Arena, "folder of the shared KV memory (default: below /dev/shm)")
+	f.IntVar(&o.DirectMax, "direct-max", o.DirectMax, "uncached prompt tokens up to which a turn skips the prefill stage; negative: never")
+	f.DurationVar(&o.Deadline, "deadline", o.Deadline, "time that a turn without its own deadline may take")
+	f.StringVar(&o.Durability, "durability", o.Durability, "process: acknowledged turns survive any crash of a process; sync: also a loss of power, at the cost of one disk sync per message")
+	f.Int64Var(&o.StoreMB, "store-mib", o.StoreMB, "size limit of the large file streams in MiB (default 1024)")
+	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
+	f.StringVar(&o.TraceFile, "trace-file", o.TraceFile, "write finished spans as JSON lines to this file")
+	f.StringVarP(&o.Output, "output", "o", o.Output, "json: machine-readable lines on standard output")
+}
+
+// Validate reports every problem at once.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, t := range o.Targets {
+		if !slices.Contains(Targets(), t) {
+			bad("--target %q is not one of %s", t, strings.Join(Targets(), ", "))
+		}
+	}
+	for _, f := range [...]struct{ name, v string }{{"--cell", o.Cell}, {"--node", o.Node}} {
+		if err := schemas.CheckID(f.name, f.v); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if o.Context < 128 || o.Context > schemas.MaxTokens {
+		bad("--ctx is %d, allowed are 128 to %d", o.Context, schemas.MaxTokens)
+	}
+	if o.Slots < 1 || o.Slots > 4096 {
+		bad("--slots is %d, allowed are 1 to 4096", o.Slots)
+	}
+	if o.Threads < 1 {
+		bad("--threads is %d, at least 1 is needed", o.Threads)
+	}
+	if o.KVMem < 1<<20 {
+		bad("--kv-mem is %d bytes, at least 1MiB is needed", o.KVMem)
+	}
+	if o.Durability != "process" && o.Durability != "sync" {
+		bad("--durability is %q, allowed are process and sync", o.Durability)
+	}
+	if o.Output != "" && o.Output != "json" {
+		bad("-o is %q, only json is known", o.Output)
+	}
+	if o.StoreMB < 0 {
+		bad("--store-mib is %d, it must not be negative", o.StoreMB)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", ErrUsage, errors.Join(errs...))
+	}
+	return nil
+}
+
+// EmbeddedNATS reports whether weir starts NATS itself: the flag is an address
+// to listen on, not a URL.
+func (o *Options) EmbeddedNATS() bool { return !strings.Contains(o.NATS, "://") }
+
+// URL is where NATS is reached.
+func (o *Options) URL() string {
+	if o.EmbeddedNATS() {
+		return "nats://" + o.NATS
+	}
+	return o.NATS
+}
+
+// Topology is the set of streams for these options.
+func (o *Options) Topology() []streams.Stream {
+	t := streams.Options{}
+	if o.StoreMB > 0 {
+		t.MaxBytes = map[string]int64{}
+		for _, s := range streams.Topology(streams.Options{}) {
+			if s.Store == streams.File {
+				t.MaxBytes[s.Name] = min(s.MaxBytes, o.StoreMB<<20)
+			}
+		}
+	}
+	return streams.Topology(t)
+}
+
+// Log makes the logger of a process.
+func (o *Options) Log(w io.Writer) *slog.Logger {
+	var level slog.Level
+	if level.UnmarshalText([]byte(o.LogLevel)) != nil {
+		level = slog.LevelInfo
+	}
+	if w == nil {
+		w = os.Stderr
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// size is a flag of bytes with a binary or decimal unit.
+type size int64
+
+func (s *size) String() string {
+	n := int64(*s)
+	for _, u := range units {
+		if n >= u.n && n%u.n == 0 {
+			return fmt.Sprintf("%d%s", n/u.n, u.name)
+		}
+	}
+	return fmt.Sprintf("%d", n)
+}
+
+func (s *size) Type() string { return "size" }
+
+var units = [...]struct {
+	name string
+	n    int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1},
+}
+
+// Set reads a size such as 512MiB.
+func (s *size) Set(v string) error {
+	mult := int64(1)
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(v, u.name); ok {
+			v, mult = strings.TrimSpace(rest), u.n
+			break
+		}
+	}
+	var n float64
+	if _, err := fmt.Sscanf(v, "%g", &n); err != nil || n <= 0 || n*float64(mult) > 1<<50 {
+		return fmt.Errorf("%q is not a size such as 512MiB or 4GiB", v)
+	}
+	*s = size(n * float64(mult))
+	return nil
+}

@@ -1,0 +1,257 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-dev/weir/kvtier/hostmem"
+	"github.com/weir-dev/weir/services/control"
+	"github.com/weir-dev/weir/services/executor"
+	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/services/proc"
+	"github.com/weir-dev/weir/services/tier"
+	"github.com/weir-dev/weir/services/tokenizer"
+	"github.com/weir-dev/weir/streams"
+	"github.com/weir-dev/weir/streams/jsrun"
+)
+
+// host is what the targets of one process share.
+type host struct {
+	o     Options
+	log   *slog.Logger
+	topo  []streams.Stream
+	nats  *server.Server
+	conns []*nats.Conn
+	model *model.Model
+
+	wg     sync.WaitGroup
+	cancel context.CancelCauseFunc
+}
+
+// Run runs the targets until ctx ends or one of them fails.
+func Run(ctx context.Context, o Options) error {
+	if len(o.Targets) == 0 {
+		return fmt.Errorf("%w: --target names no service", ErrUsage)
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	h := &host{o: o, log: o.Log(nil), topo: o.Topology(), cancel: cancel}
+	parentGone := context.AfterFunc(ctx, func() {})
+	defer parentGone()
+	err := h.start(ctx)
+	if err == nil {
+		<-ctx.Done()
+		err = context.Cause(ctx)
+	}
+	cancel(err)
+	h.wg.Wait()
+	h.close()
+	if errors.Is(err, context.Canceled) || errors.Is(err, proc.ErrParent) {
+		return nil
+	}
+	return err
+}
+
+func (h *host) has(target string) bool { return slices.Contains(h.o.Targets, target) }
+
+// start brings the targets up in order.
+func (h *host) start(ctx context.Context) error {
+	if h.has("nats") {
+		if err := h.startNATS(); err != nil {
+			return err
+		}
+	}
+	nc, err := h.connect(ctx, "provision")
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	if err := provision(ctx, js, h.topo); err != nil {
+		return err
+	}
+	for _, t := range []string{"tokenizer", "lineage", "router", "gateway", "executor"} {
+		if h.has(t) {
+			if h.model, err = h.openModel(); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	for _, t := range Targets() {
+		if !h.has(t) || t == "nats" {
+			continue
+		}
+		if err := h.startTarget(ctx, t); err != nil {
+			return fmt.Errorf("%s: %w", t, err)
+		}
+	}
+	return nil
+}
+
+// provision retries while another process is making the same streams or NATS is
+// still starting.
+func provision(ctx context.Context, js jetstream.JetStream, topo []streams.Stream) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return jsrun.Provision(ctx, js, topo)
+}
+
+func (h *host) startNATS() error {
+	listen := h.o.NATS
+	if !h.o.EmbeddedNATS() {
+		return fmt.Errorf("%w: target nats starts a server, so --nats must be an address, not the URL %s", ErrUsage, h.o.NATS)
+	}
+	s, err := jsrun.Embedded(jsrun.EmbeddedOptions{
+		Dir: filepath.Join(h.o.Dir, "nats"), Listen: listen, Topology: h.topo, SyncAlways: h.o.Durability == "sync", Name: "weir",
+	})
+	if err != nil {
+		return err
+	}
+	h.nats = s
+	h.log.Info("NATS runs", "url", s.ClientURL(), "store", filepath.Join(h.o.Dir, "nats"))
+	return nil
+}
+
+// connect opens a connection for one service. Each has its own, so that a slow
+// one does not hold up the others.
+func (h *host) connect(ctx context.Context, name string) (*nats.Conn, error) {
+	var nc *nats.Conn
+	var err error
+	for try := 0; ; try++ {
+		nc, err = jsrun.Connect(jsrun.ConnectOptions{Server: h.nats, URL: h.o.URL(), Name: "weir-" + name, Logger: h.log})
+		if err == nil || h.nats != nil || try >= 100 {
+			break
+		}
+		select { // NATS may be starting
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.conns = append(h.conns, nc)
+	return nc, nil
+}
+
+func (h *host) openModel() (*model.Model, error) {
+	return model.Open(model.Options{
+		Engine: h.o.Engine, Path: h.o.ModelPath, Dir: h.o.Dir, LibDir: h.o.LibDir, Name: h.o.ModelName, Log: os.Stderr,
+	})
+}
+
+// goRun runs a service; when it ends before ctx, the process ends.
+func (h *host) goRun(ctx context.Context, name string, f func(context.Context) error) {
+	h.wg.Go(func() {
+		err := f(ctx)
+		if ctx.Err() != nil {
+			if err != nil {
+				h.log.Warn("service ended with an error", "service", name, "error", err)
+			}
+			return
+		}
+		if err == nil {
+			err = errors.New("it ended")
+		}
+		h.cancel(fmt.Errorf("%s: %w", name, err))
+	})
+}
+
+func (h *host) startTarget(ctx context.Context, name string) error {
+	nc, err := h.connect(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "tier":
+		h.goRun(ctx, name, func(ctx context.Context) error { return h.runTier(ctx, nc) })
+	case "tokenizer":
+		r, err := tokenizer.New(h.model)
+		if err != nil {
+			return err
+		}
+		h.goRun(ctx, name, func(ctx context.Context) error { return tokenizer.Serve(ctx, nc, r, Version()) })
+	case "lineage":
+		var local *tokenizer.Renderer
+		if h.has("tokenizer") {
+			if local, err = tokenizer.New(h.model); err != nil {
+				return err
+			}
+		}
+		h.goRun(ctx, name, func(ctx context.Context) error { return control.Lineage(ctx, h.control(nc), local) })
+	case "router":
+		h.goRun(ctx, name, func(ctx context.Context) error { return control.Router(ctx, h.control(nc)) })
+	case "gateway":
+		return h.startGateway(ctx, nc)
+	case "executor":
+		h.goRun(ctx, name, func(ctx context.Context) error { return h.runExecutor(ctx, nc) })
+	}
+	return nil
+}
+
+func (h *host) control(nc *nats.Conn) control.Config {
+	id := h.o.ID
+	if id == "" {
+		id = "control"
+	}
+	return control.Config{
+		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: id, Model: h.model, Context: h.o.Context, Logger: h.log,
+		DirectMax: h.o.DirectMax, Deadline: h.o.Deadline,
+	}
+}
+
+func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
+	var d *hostmem.Daemon
+	err := tier.Run(ctx, tier.Config{
+		Conn: nc, Cell: h.o.Cell, Node: h.o.Node, Dir: h.o.Arena, Bytes: h.o.KVMem, Logger: h.log,
+		Ready: func(x *hostmem.Daemon) { d = x },
+	})
+	if errors.Is(context.Cause(ctx), proc.ErrParent) && d != nil {
+		// Nobody is left to use the memory, or to remove it.
+		err = errors.Join(err, os.RemoveAll(h.o.Arena))
+	}
+	return err
+}
+
+func (h *host) runExecutor(ctx context.Context, nc *nats.Conn) error {
+	if h.o.ID == "" {
+		return fmt.Errorf("%w: an executor needs --id", ErrUsage)
+	}
+	return executor.Run(ctx, executor.Config{
+		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log,
+		Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
+	})
+}
+
+func (h *host) close() {
+	for _, nc := range h.conns {
+		nc.Close()
+	}
+	if h.nats != nil {
+		h.nats.Shutdown()
+		h.nats.WaitForShutdown()
+	}
+	if h.model != nil {
+		if err := h.model.Close(); err != nil {
+			h.log.Warn("model not released", "error", err)
+		}
+	}
+}

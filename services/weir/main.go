@@ -1,0 +1,35 @@
+// Command weir runs and drives weir: see `weir help`.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/weir-dev/weir/services/proc"
+	"github.com/weir-dev/weir/services/serve"
+)
+
+// version is set by the linker for releases.
+var version string
+
+func main() { os.Exit(run()) }
+
+// run returns the exit code: 0, 1 (failed) or 2 (wrong use).
+func run() int {
+	ctx, stop := proc.Context()
+	defer stop()
+	if version != "" {
+		serve.SetVersion(version)
+	}
+	err := root().ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, serve.ErrUsage):
+		fmt.Fprintln(os.Stderr, "weir:", err)
+		return 2
+	}
+	fmt.Fprintln(os.Stderr, "weir:", err)
+	return 1
+}
