@@ -50,7 +50,7 @@ type api struct {
 	samplerGrammar func(vocab uintptr, grammar, root string) uintptr
 	samplerFree    func(sampler uintptr)
 
-	decode, synchronize, logits, stateGet, stateSet, samplerApply, samplerAccept uintptr
+	decode, logits, stateGet, stateSet, samplerApply, samplerAccept uintptr
 
 	loadBackends   func(dir string)
 	devCount       func() uintptr
@@ -155,7 +155,6 @@ func (a *api) contextSymbols() []symbol {
 		{&a.stateGet, "llama_state_seq_get_data_ext"},
 		{&a.stateSet, "llama_state_seq_set_data_ext"},
 		{&a.decode, "llama_decode"},
-		{&a.synchronize, "llama_synchronize"},
 		{&a.logits, "llama_get_logits_ith"},
 	}
 }

@@ -41,12 +41,6 @@ func (c *caller) logitsRow(context uintptr, i, n int) []float32 {
 	return unsafe.Slice(*(**float32)(unsafe.Pointer(&r)), n)
 }
 
-// wait blocks until the device has finished.
-func (c *caller) wait(context uintptr) {
-	c.args[0] = context
-	c.invoke(c.api.synchronize, 1)
-}
-
 // exportState writes the state of seq to buf and returns the bytes written.
 func (c *caller) exportState(context uintptr, buf []byte, seq int32) int {
 	return c.state(c.api.stateGet, context, buf, seq)

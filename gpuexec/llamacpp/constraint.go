@@ -66,14 +66,16 @@ func (e *Engine) Constrain(gbnf string) (gpuexec.Constraint, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.candidates = c
+		e.candidates, e.constraints = c, map[*constraint]bool{}
 	}
 	e.lib.logs.clear()
 	s := e.lib.api.samplerGrammar(e.model.vocab, gbnf, "root")
 	if s == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrGrammar, e.lib.logs.reason())
 	}
-	return &constraint{engine: e, sampler: s}, nil
+	c := &constraint{engine: e, sampler: s}
+	e.constraints[c] = true
+	return c, nil
 }
 
 // Mask sets the logits of forbidden tokens to -Inf. Where nothing is allowed, or
@@ -147,9 +149,10 @@ func (c *constraint) Accept(token int32) error {
 	return c.failed
 }
 
-// Close frees the grammar. It must happen before the engine closes.
+// Close frees the grammar. The engine's Close does so for those left open.
 func (c *constraint) Close() {
 	if c.sampler != 0 {
+		delete(c.engine.constraints, c)
 		c.engine.lib.api.samplerFree(c.sampler)
 		c.sampler = 0
 	}

@@ -28,7 +28,8 @@ type Engine struct {
 	layout  layout // of one exported sequence, learned at open
 	scratch arena  // one exported or assembled sequence
 
-	candidates *candidates // of all constraints; nil until the first one
+	candidates  *candidates // of all constraints; nil until the first one
+	constraints map[*constraint]bool
 }
 
 var (
@@ -176,8 +177,11 @@ func (e *Engine) clearSeq(seq gpuexec.SeqID) {
 
 func (e *Engine) valid(seq gpuexec.SeqID) bool { return seq >= 0 && int(seq) < e.limits.Slots }
 
-// Close frees context, model and scratch memory.
+// Close frees open constraints, context, model and scratch memory.
 func (e *Engine) Close() error {
+	for c := range e.constraints {
+		c.Close()
+	}
 	if e.context != 0 {
 		e.lib.api.contextFree(e.context)
 		e.context = 0

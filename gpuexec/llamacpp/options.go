@@ -116,7 +116,7 @@ func (o Options) contextParams(p contextParams) contextParams {
 	// More rows than n_batch, or more outputs than n_outputs_max, abort the process.
 	// The limits are what Step allows and more, so neither can happen.
 	p.NBatch, p.NUbatch = rows, rows
-	p.NOutputsMax, p.NOutputsMaxPerSeq = rows, rows
+	p.NOutputsMax, p.NOutputsMaxPerSeq = uint32(o.batchRows()), gpuexec.BlockTokens
 	p.NThreads, p.NThreadsBatch = int32(o.Threads), int32(o.Threads)
 	p.FlashAttn = int32(o.FlashAttention) - 1
 	p.TypeK, p.TypeV = kvTypes[o.KVType], kvTypes[o.KVType]

@@ -33,6 +33,8 @@ const (
 	// maxStreams and maxStateLayers bound what a parsed header may claim.
 	maxStreams     = 4096
 	maxStateLayers = 4096
+	maxRowBytes    = 1 << 32
+	maxElBytes     = 64
 )
 
 // layerLayout is the shape of K or V of one layer.
@@ -98,8 +100,8 @@ func (r *reader) u64() int {
 	if r.failed {
 		return 0
 	}
-	// A claim beyond int is caught by the bounds check of its user.
-	return int(min(binary.LittleEndian.Uint64(r.buf[at:]), 1<<40))
+	// A false claim stays too large for any buffer, without overflow in products.
+	return int(min(binary.LittleEndian.Uint64(r.buf[at:]), maxRowBytes))
 }
 
 // parseLayout reads the state of a sequence of n ≥ 1 tokens at positions 0..n-1.
@@ -163,6 +165,9 @@ func (l *layout) parseLayers(r *reader, n int) error {
 		v := layerLayout{kind: int32(r.u32())}
 		if l.vTrans {
 			v.el, v.cols = r.u32(), r.u32()
+			if v.el > maxElBytes {
+				return fmt.Errorf("V of layer %d has elements of %d bytes", i, v.el)
+			}
 			v.rowBytes = v.el * v.cols
 		} else {
 			v.rowBytes = r.u64()
