@@ -187,7 +187,7 @@ func (c *Client) Err() error {
 	return c.out.broken
 }
 
-// pressure tells that somebody waits for room.
+// underPressure tells that somebody waits for room.
 func (c *Client) underPressure() bool { return c.pressure().Load() != 0 }
 
 // touch records a use. A later time of another reader may be overwritten by a
@@ -206,8 +206,14 @@ type Slot struct {
 }
 
 // Data is the memory to write the block into, BlockBytes long. It belongs to the
-// caller until Seal or Abandon.
-func (s Slot) Data() []byte { return s.c.bytes(s.id) }
+// caller until Seal or Abandon; nil once the client is closed.
+func (s Slot) Data() []byte {
+	if s.c == nil || !s.c.use() {
+		return nil
+	}
+	defer s.c.life.RUnlock()
+	return s.c.bytes(s.id)
+}
 
 // Ref is a leased block. It stays in memory until Release.
 type Ref struct {

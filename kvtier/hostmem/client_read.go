@@ -79,8 +79,13 @@ func (c *Client) Release(refs []Ref) {
 }
 
 // Data is the block's memory, to be read in place. Check Valid after reading:
-// only then are the bytes known to be those that were sealed.
+// only then are the bytes known to be those that were sealed. It is nil once the
+// client is closed.
 func (c *Client) Data(r Ref) []byte {
+	if !c.use() {
+		return nil
+	}
+	defer c.life.RUnlock()
 	if int64(r.id) >= c.slots {
 		return nil
 	}
@@ -117,8 +122,12 @@ func (c *Client) Verify(r Ref) bool {
 }
 
 func (c *Client) verify(r Ref, data []byte) bool {
+	return c.matches(r, checksum(data))
+}
+
+// matches tells whether the bytes whose checksum is got are those of r.
+func (c *Client) matches(r Ref, got uint32) bool {
 	want := c.slot(r.id).crc().Load()
-	got := checksum(data)
 	if !c.valid(r) {
 		return false
 	}
@@ -139,8 +148,7 @@ func (c *Client) Copy(r Ref, dst []byte) bool {
 	if int64(r.id) >= c.slots {
 		return false
 	}
-	copy(dst, c.bytes(r.id))
-	return c.verify(r, dst)
+	return c.matches(r, copySum(dst, c.bytes(r.id)))
 }
 
 // Block returns what is known of a sealed block: its parent, its index in the

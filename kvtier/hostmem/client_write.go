@@ -52,6 +52,21 @@ func (c *Client) Reserve(ctx context.Context, n int) ([]Slot, error) {
 // was sealed before; the slot is then given back and the block is the earlier one.
 // ErrLost means that the slot is not this client's; nothing was published.
 func (c *Client) Seal(s Slot, b kvtier.Block) (duplicate bool, err error) {
+	return c.seal(s, b, func() uint32 { return checksum(c.bytes(s.id)) })
+}
+
+// SealFrom copies data (BlockBytes long) into a slot and seals it, with one pass
+// over the bytes for copy and checksum together.
+func (c *Client) SealFrom(s Slot, b kvtier.Block, data []byte) (duplicate bool, err error) {
+	if int64(len(data)) != c.opt.BlockBytes {
+		return false, fmt.Errorf("%w: %s has %d bytes, want %d", kvtier.ErrBadBlock, b.Key.Short(), len(data), c.opt.BlockBytes)
+	}
+	return c.seal(s, b, func() uint32 { return copySum(c.bytes(s.id), data) })
+}
+
+// seal publishes a slot; sum returns the checksum of its bytes and runs only if
+// the slot is this client's.
+func (c *Client) seal(s Slot, b kvtier.Block, sum func() uint32) (duplicate bool, err error) {
 	if b.Key.IsZero() || b.Index < 0 || b.Index >= kvtier.MaxSlots || b.Key == b.Parent {
 		return false, fmt.Errorf("%w: key %s, parent %s, index %d", kvtier.ErrBadBlock, b.Key.Short(), b.Parent.Short(), b.Index)
 	}
@@ -64,7 +79,7 @@ func (c *Client) Seal(s Slot, b kvtier.Block) (duplicate bool, err error) {
 	if !c.out.owns(ref) || h.word().Load() != word(s.gen, stReserved) {
 		return false, fmt.Errorf("seal %s in slot %d: %w", b.Key.Short(), s.id, ErrLost)
 	}
-	h.describe(b, checksum(c.bytes(s.id)), c.opt.Now())
+	h.describe(b, sum(), c.opt.Now())
 	if !h.word().CompareAndSwap(word(s.gen, stReserved), word(s.gen, stSealed)) {
 		return false, fmt.Errorf("seal %s in slot %d: %w", b.Key.Short(), s.id, ErrLost)
 	}

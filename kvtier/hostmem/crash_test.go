@@ -255,6 +255,32 @@ func TestSecondOwnersAreRefused(t *testing.T) {
 	}
 }
 
+// Complaint 34 of the facts: a stopped daemon costs bounded time, never a hang,
+// and what it answers late is given back.
+func TestStoppedDaemonIsBoundedTime(t *testing.T) {
+	dir := shortDir(t)
+	const size = 1 << 20
+	d := startChild(t, "daemon", dir, "", size)
+	c := attach(t, dir, "w", func(o *Options) { o.Wait, o.Cache = 30*time.Millisecond, -1 })
+	blocks := testChain("a", 3)
+	mustPut(t, c, blocks...)
+	d.signal(syscall.SIGSTOP)
+	for range 3 {
+		if _, err := c.Reserve(t.Context(), 2); !errors.Is(err, ErrFull) && !errors.Is(err, ErrDown) {
+			t.Fatalf("reserve from a stopped daemon: %v", err)
+		}
+	}
+	if n := c.Match(keysOf(blocks)); n != 3 {
+		t.Fatalf("%d of 3 blocks can be read", n)
+	}
+	d.signal(syscall.SIGCONT)
+	until(t, "it serves again", func() bool { _, err := put(c, testChain("b", 1)[0]); return err == nil })
+	d.kill()
+	last := startDaemon(t, dir, size)
+	until(t, "nothing stays reserved", func() bool { return c.Connected() && stats(t, last).Reserved == 0 })
+	checkTier(t, last)
+}
+
 // Several processes churn a pool that is far too small; some are killed, and the
 // daemon too. Every byte served is the byte sealed, and nothing leaks.
 func TestChurnOfProcesses(t *testing.T) {

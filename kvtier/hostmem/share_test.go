@@ -125,8 +125,16 @@ func TestSlotsCannotBeSealedTwiceOrByOthers(t *testing.T) {
 	if _, err := a.Seal(slots[0], kvtier.Block{}); !errors.Is(err, kvtier.ErrBadBlock) {
 		t.Errorf("no key: %v", err)
 	}
-	if _, err := a.Seal(slots[0], blocks[0]); err != nil {
+	data := make([]byte, testBlock)
+	pattern(data, blocks[0].Key)
+	if _, err := a.SealFrom(slots[0], blocks[0], data[1:]); !errors.Is(err, kvtier.ErrBadBlock) {
+		t.Errorf("short data: %v", err)
+	}
+	if _, err := a.SealFrom(slots[0], blocks[0], data); err != nil {
 		t.Fatal(err)
+	}
+	if refs := b.Lease(keysOf(blocks[:1])); len(refs) != 1 || !b.Verify(refs[0]) || !hasPattern(b.Data(refs[0]), blocks[0].Key) {
+		t.Error("what SealFrom copied is not what is read")
 	}
 	if _, err := a.Seal(slots[0], blocks[1]); !errors.Is(err, ErrLost) {
 		t.Errorf("second seal: %v", err)
@@ -197,6 +205,9 @@ func TestClosedClient(t *testing.T) {
 	}
 	if _, err := c.Reserve(t.Context(), 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("reserve: %v, want ErrClosed", err)
+	}
+	if c.Data(refs[0]) != nil || (Slot{}).Data() != nil {
+		t.Error("a closed client still hands out memory")
 	}
 	c.Release(refs)
 	until(t, "nothing is left of it", func() bool { s := stats(t, d); return s.Clients == 0 && s.Leased == 0 && s.Reserved == 0 })
