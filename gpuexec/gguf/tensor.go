@@ -73,31 +73,44 @@ func (t *Tensor) Rows() int {
 }
 
 // Float32 decodes all elements, row after row. It allocates 4 bytes per element.
+// The error wraps ErrUnsupported.
 func (t *Tensor) Float32() ([]float32, error) {
 	if !t.Type.Known() {
 		return nil, fmt.Errorf("tensor %s has type %v: %w", t.Name, t.Type, ErrUnsupported)
 	}
 	out := make([]float32, t.Rows()*t.Cols())
+	decode(out, t.Type, t.Data)
+	return out, nil
+}
+
+// DecodeRow decodes one row into dst, which has Cols elements. The type must be
+// Known and the row exist.
+func (t *Tensor) DecodeRow(dst []float32, row int) {
+	n := int(t.Type.rowBytes(uint64(t.Cols())))
+	decode(dst, t.Type, t.Data[row*n:(row+1)*n])
+}
+
+// decode fills out from its encoding in b.
+func decode(out []float32, t TensorType, b []byte) {
 	le := binary.LittleEndian
-	switch t.Type {
+	switch t {
 	case F32:
 		for i := range out {
-			out[i] = math.Float32frombits(le.Uint32(t.Data[4*i:]))
+			out[i] = math.Float32frombits(le.Uint32(b[4*i:]))
 		}
 	case F16:
 		for i := range out {
-			out[i] = HalfToFloat(le.Uint16(t.Data[2*i:]))
+			out[i] = HalfToFloat(le.Uint16(b[2*i:]))
 		}
 	case Q8_0:
-		for b := range len(out) / QBlock {
-			block := t.Data[b*qBlockBytes : (b+1)*qBlockBytes]
+		for i := range len(out) / QBlock {
+			block := b[i*qBlockBytes : (i+1)*qBlockBytes]
 			d := HalfToFloat(le.Uint16(block))
-			for i, q := range block[2:] {
-				out[b*QBlock+i] = d * float32(int8(q))
+			for j, q := range block[2:] {
+				out[i*QBlock+j] = d * float32(int8(q))
 			}
 		}
 	}
-	return out, nil
 }
 
 // HalfToFloat widens an IEEE 754 half precision number; exact.

@@ -27,7 +27,7 @@ func (e *Engine) forward(rows []gpuexec.Row) {
 	m, s := e.model, &e.scratch
 	s.x = grow(s.x, len(rows)*m.dim)
 	for i, r := range rows {
-		copy(s.x[i*m.dim:(i+1)*m.dim], m.embed[int(r.Token)*m.dim:])
+		m.embed.DecodeRow(s.x[i*m.dim:(i+1)*m.dim], int(r.Token))
 	}
 	s.wanted = s.wanted[:0]
 	for i, r := range rows {

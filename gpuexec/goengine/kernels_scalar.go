@@ -37,16 +37,8 @@ func mulQ8Scalar(y []float32, stride int, w []byte, q []int16, d []float32, n in
 	for t := range n {
 		var acc [lanes]float32
 		for b := range blocks {
-			x := (*[qBlock]int16)(q[(t*blocks+b)*qBlock:])
 			block := (*[q8GroupBlock]byte)(w[b*q8GroupBlock:])
-			var sum [lanes]int32
-			for c := 0; c < qBlock; c += 4 {
-				x0, x1, x2, x3 := int32(x[c]), int32(x[c+1]), int32(x[c+2]), int32(x[c+3])
-				for slot, r := range slotRow {
-					p := 2*lanes + c*lanes + 4*slot
-					sum[r] += int32(int8(block[p]))*x0 + int32(int8(block[p+1]))*x1 + int32(int8(block[p+2]))*x2 + int32(int8(block[p+3]))*x3
-				}
-			}
+			sum := dotQ8((*[q8GroupBlock - 2*lanes]byte)(block[2*lanes:]), (*[qBlock]int16)(q[(t*blocks+b)*qBlock:]))
 			scale := d[t*blocks+b]
 			for r := range sum {
 				wd := gguf.HalfToFloat(binary.LittleEndian.Uint16(block[2*r:]))
@@ -57,19 +49,41 @@ func mulQ8Scalar(y []float32, stride int, w []byte, q []int16, d []float32, n in
 	}
 }
 
+// dotQ8 multiplies one block of 8 rows with a token. Two rows share one 64-bit
+// multiplication: their weights, made unsigned by adding 128, stand 32 bits apart,
+// and no sum over 32 columns reaches 2^31.
+func dotQ8(w *[q8GroupBlock - 2*lanes]byte, x *[qBlock]int16) (sum [lanes]int32) {
+	const unsign, pair = 0x8080808080808080, 0x000000FF000000FF
+	var a0, a1, a2, a3, total int64
+	for c := 0; c < qBlock; c += 4 {
+		x0, x1, x2, x3 := int64(x[c]), int64(x[c+1]), int64(x[c+2]), int64(x[c+3])
+		total += x0 + x1 + x2 + x3
+		v := (*[4 * lanes]byte)(w[c*lanes:])
+		u := binary.LittleEndian.Uint64(v[0:]) ^ unsign
+		a0 += int64(u&pair)*x0 + int64(u>>8&pair)*x1 + int64(u>>16&pair)*x2 + int64(u>>24&pair)*x3
+		u = binary.LittleEndian.Uint64(v[8:]) ^ unsign
+		a1 += int64(u&pair)*x0 + int64(u>>8&pair)*x1 + int64(u>>16&pair)*x2 + int64(u>>24&pair)*x3
+		u = binary.LittleEndian.Uint64(v[16:]) ^ unsign
+		a2 += int64(u&pair)*x0 + int64(u>>8&pair)*x1 + int64(u>>16&pair)*x2 + int64(u>>24&pair)*x3
+		u = binary.LittleEndian.Uint64(v[24:]) ^ unsign
+		a3 += int64(u&pair)*x0 + int64(u>>8&pair)*x1 + int64(u>>16&pair)*x2 + int64(u>>24&pair)*x3
+	}
+	added := int32(128 * total)
+	for i, a := range [lanes / 2]int64{a0, a1, a2, a3} {
+		low := int32(a)
+		sum[slotRow[2*i]] = low - added
+		sum[slotRow[2*i+1]] = int32((a-int64(low))>>32) - added
+	}
+	return sum
+}
+
 // mulFloatScalar multiplies all groups of a float32 matrix with one token: the sum
 // of a row runs over the columns in order.
 func mulFloatScalar(y, w, x []float32) {
 	for g := 0; g < len(y); g += lanes {
-		var acc [lanes]float32
-		group := w[g*len(x) : (g+lanes)*len(x)]
-		for c, v := range x {
-			col := (*[lanes]float32)(group[c*lanes:])
-			for r := range acc {
-				acc[r] += float32(col[r] * v)
-			}
-		}
-		copy(y[g:], acc[:])
+		sum := (*[lanes]float32)(y[g:])
+		clear(sum[:])
+		addScaled(sum, x, w[g*len(x):(g+lanes)*len(x)], lanes)
 	}
 }
 
@@ -105,22 +119,44 @@ func quantiseScalar(q []int16, d, x []float32) {
 // scoresScalar computes the 64 products of a query with a block's keys, which lie
 // element by element: keys[e*64+token]. The sum runs over the elements in order.
 func scoresScalar(s, query, keys []float32) {
-	s = s[:blockTokens]
-	clear(s)
-	for e, v := range query {
-		for t, k := range keys[e*blockTokens : (e+1)*blockTokens] {
-			s[t] += float32(v * k)
-		}
+	for t := 0; t < blockTokens; t += lanes {
+		part := (*[lanes]float32)(s[t:])
+		clear(part[:])
+		addScaled(part, query, keys[t:], blockTokens)
 	}
 }
 
 // weighScalar adds p[t] times the values of token t to out, token after token.
 func weighScalar(out, p, values []float32) {
-	for t, w := range p {
-		for e, v := range values[t*len(out) : (t+1)*len(out)] {
-			out[e] += float32(w * v)
+	width, e := len(out), 0
+	for ; e+lanes <= width; e += lanes {
+		if len(p) > 0 {
+			addScaled((*[lanes]float32)(out[e:]), p, values[e:], width)
 		}
 	}
+	for ; e < width; e++ {
+		for t, w := range p {
+			out[e] += float32(w * values[t*width+e])
+		}
+	}
+}
+
+// addScaled adds factor[i] times the 8 elements of rows[i*stride:] to sum, i in
+// order.
+func addScaled(sum *[lanes]float32, factor, rows []float32, stride int) {
+	s0, s1, s2, s3, s4, s5, s6, s7 := sum[0], sum[1], sum[2], sum[3], sum[4], sum[5], sum[6], sum[7]
+	for i, f := range factor {
+		r := (*[lanes]float32)(rows[i*stride:])
+		s0 += float32(f * r[0])
+		s1 += float32(f * r[1])
+		s2 += float32(f * r[2])
+		s3 += float32(f * r[3])
+		s4 += float32(f * r[4])
+		s5 += float32(f * r[5])
+		s6 += float32(f * r[6])
+		s7 += float32(f * r[7])
+	}
+	*sum = [lanes]float32{s0, s1, s2, s3, s4, s5, s6, s7}
 }
 
 // softmaxScalar replaces s by exp(s - max s) and returns the sum of those. len(s)

@@ -3,6 +3,7 @@ package goengine
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -202,35 +203,50 @@ func TestExp(t *testing.T) {
 	}
 }
 
-// BenchmarkPrefill and BenchmarkDecode run the default model with 256 tokens of
-// context; one operation is one step of 64 tokens, or one token.
+// BenchmarkPrefill and BenchmarkDecode run the default model at 256 tokens of
+// context; one operation is four steps of 64 tokens, or one decode step.
 func BenchmarkPrefill(b *testing.B) {
-	e := benchEngine(b)
-	for b.Loop() {
-		e.Drop(0)
-		fill(b, e, 256)
+	for _, scalar := range []bool{false, true} {
+		e := benchEngine(b, 1, scalar)
+		b.Run(e.kernels.name, func(b *testing.B) {
+			for b.Loop() {
+				e.Drop(0)
+				fill(b, e, 0, 256)
+			}
+			b.ReportMetric(256*float64(b.N)/b.Elapsed().Seconds(), "token/s")
+		})
 	}
-	b.ReportMetric(256*float64(b.N)/b.Elapsed().Seconds(), "token/s")
 }
 
 func BenchmarkDecode(b *testing.B) {
-	e := benchEngine(b)
-	fill(b, e, 256)
-	for b.Loop() {
-		if e.Len(0) == 384 {
-			b.StopTimer()
-			e.Drop(0)
-			fill(b, e, 256)
-			b.StartTimer()
-		}
-		if err := e.Step(gpuexec.PhaseDecode, []gpuexec.Row{{Token: 300, Pos: int32(e.Len(0)), Logits: true}}); err != nil {
-			b.Fatal(err)
-		}
+	for _, c := range []struct {
+		rows   int
+		scalar bool
+	}{{1, false}, {4, false}, {8, false}, {1, true}} {
+		e := benchEngine(b, c.rows, c.scalar)
+		b.Run(fmt.Sprintf("%s/rows=%d", e.kernels.name, c.rows), func(b *testing.B) {
+			rows := make([]gpuexec.Row, c.rows)
+			for b.Loop() {
+				for i := range rows {
+					seq := gpuexec.SeqID(i)
+					if n := e.Len(seq); n == 0 || n == 384 {
+						b.StopTimer()
+						e.Drop(seq)
+						fill(b, e, seq, 256)
+						b.StartTimer()
+					}
+					rows[i] = gpuexec.Row{Seq: seq, Token: 300, Pos: int32(e.Len(seq)), Logits: true}
+				}
+				if err := e.Step(gpuexec.PhaseDecode, rows); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(c.rows*b.N)/b.Elapsed().Seconds(), "token/s")
+		})
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "token/s")
 }
 
-func benchEngine(b *testing.B) *Engine {
+func benchEngine(b *testing.B, slots int, scalar bool) *Engine {
 	b.Helper()
 	var buf bytes.Buffer
 	if err := gguf.WritePreset(&buf, "small"); err != nil {
@@ -240,18 +256,18 @@ func benchEngine(b *testing.B) *Engine {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := New(f, Options{Slots: 1, Context: 512})
+	e, err := New(f, Options{Slots: slots, Context: 512, Scalar: scalar})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return e
 }
 
-func fill(b *testing.B, e *Engine, n int) {
+func fill(b *testing.B, e *Engine, seq gpuexec.SeqID, n int) {
 	for at := 0; at < n; {
 		var rows []gpuexec.Row
 		for range blockTokens {
-			rows = append(rows, gpuexec.Row{Token: int32(at % 500), Pos: int32(at), Logits: at == n-1})
+			rows = append(rows, gpuexec.Row{Seq: seq, Token: int32(at % 500), Pos: int32(at), Logits: at == n-1})
 			at++
 		}
 		if err := e.Step(gpuexec.PhasePrefill, rows); err != nil {

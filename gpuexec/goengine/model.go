@@ -1,6 +1,7 @@
 package goengine
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/weir-dev/weir/gpuexec/gguf"
@@ -9,7 +10,7 @@ import (
 // model is the weights, repacked for the kernels.
 type model struct {
 	shape
-	embed   []float32 // vocab × dim
+	embed   gguf.Tensor // vocab rows of dim elements, still encoded
 	blocks  []layer
 	normOut []float32
 	output  matrix
@@ -44,7 +45,11 @@ func loadModel(f *gguf.File) (*model, error) {
 		return nil, l.err
 	}
 	m.vocab = embed.Rows()
-	m.embed = l.floats("token_embd.weight", s.dim, m.vocab)
+	if l.sized(embed.Name, s.dim, m.vocab); l.err != nil {
+		return nil, l.err
+	}
+	m.embed = *embed
+	m.embed.Data = bytes.Clone(embed.Data)
 	for i := range s.layers {
 		m.blocks = append(m.blocks, l.layer(fmt.Sprintf("blk.%d.", i), s))
 		if l.err != nil {
