@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -27,11 +28,12 @@ const (
 const maxSource = 256 << 10
 
 // rewrite turns Jinja as models use it into the part that gonja parses. Lines
-// keep their numbers.
+// keep their numbers, but for those that white space control removes.
 func rewrite(src string) (string, error) {
 	if len(src) > maxSource {
 		return "", fmt.Errorf("the template has %d bytes, at most %d", len(src), maxSource)
 	}
+	src = strings.ReplaceAll(src, "\r\n", "\n")
 	var out strings.Builder
 	for pos := 0; pos < len(src); {
 		at := strings.IndexByte(src[pos:], '{')
@@ -39,16 +41,45 @@ func rewrite(src string) (string, error) {
 			out.WriteString(src[pos:])
 			break
 		}
-		out.WriteString(src[pos : pos+at])
-		pos += at
-		n, err := rewriteAt(&out, src[pos:])
+		at += pos
+		out.WriteString(src[pos : at-indent(src, pos, at)])
+		n, err := rewriteAt(&out, src[at:])
 		if err != nil {
-			return "", fmt.Errorf("line %d: %w", 1+strings.Count(src[:pos], "\n"), err)
+			return "", fmt.Errorf("line %d: %w", 1+strings.Count(src[:at], "\n"), err)
 		}
-		pos += n
+		pos = at + n
 	}
 	return out.String(), nil
 }
+
+// indent is the length of the white space before the tag at src[at] that
+// lstrip_blocks removes: all of it when the tag is the first thing on its line.
+// gonja's own lstrip_blocks takes the end of any tag for the start of a line,
+// and so eats the blank of "{{ a }} {% endfor %}".
+func indent(src string, from, at int) int {
+	if (src[at+1] != '%' && src[at+1] != '#') || strings.HasPrefix(src[at+2:], "+") {
+		return 0
+	}
+	start := at
+	for start > from && (src[start-1] == ' ' || src[start-1] == '\t') {
+		start--
+	}
+	if start > 0 && src[start-1] != '\n' {
+		return 0
+	}
+	return at - start
+}
+
+// lineEnd is 1 when trim_blocks removes the line end at src[at], behind a tag.
+func lineEnd(src string, at int, closing string) int {
+	if at < len(src) && src[at] == '\n' && !strings.HasPrefix(closing, "+") {
+		return 1
+	}
+	return 0
+}
+
+// endRaw ends a raw block.
+var endRaw = regexp.MustCompile(`\{%[-+]?\s*endraw\s*[-+]?%\}`)
 
 // rewriteAt handles what starts with the brace src[0] and returns its length.
 func rewriteAt(out *strings.Builder, src string) (int, error) {
@@ -58,26 +89,32 @@ func rewriteAt(out *strings.Builder, src string) (int, error) {
 		if end < 0 {
 			return 0, errors.New(`"{#" has no "#}"`)
 		}
-		out.WriteString(src[:2+end+2])
-		return 2 + end + 2, nil
+		end += 2 + len("#}")
+		out.WriteString(src[:end])
+		return end + lineEnd(src, end, src[end-3:]), nil
 	case '{', '%':
 		t, n, err := lexTag(src)
 		if err != nil {
 			return 0, err
 		}
 		if len(t.words) > 0 && src[1] == '%' && t.words[0].text == "raw" {
-			end := strings.Index(src[n:], "endraw")
-			if end < 0 {
+			end := endRaw.FindStringIndex(src[n:])
+			if end == nil {
 				return 0, errors.New("raw has no endraw")
 			}
-			out.WriteString(src[:n+end])
-			return n + end, nil
+			from, to := n, n+end[0] // Jinja trims behind endraw only
+			out.WriteString("{% raw %}" + src[from:to-indent(src, from, to)] + "{% endraw %}")
+			n += end[1]
+			return n + lineEnd(src, n, src[n-3:]), nil
 		}
 		body, err := t.rewrite()
 		if err != nil {
 			return 0, err
 		}
-		out.WriteString(t.open + body + t.tail + t.close)
+		out.WriteString(strings.TrimSuffix(t.open, "+") + body + t.tail + strings.TrimPrefix(t.close, "+"))
+		if src[1] == '%' {
+			n += lineEnd(src, n, t.close)
+		}
 		return n, nil
 	default:
 		out.WriteByte('{')
@@ -221,6 +258,10 @@ func operands(ws []word) string {
 		if i > 0 && w.kind == wordString && ws[i-1].kind == wordString {
 			b.WriteString("~ ")
 		}
+		if w.kind == wordString {
+			// A backslash before a line end joins the lines, as in Python.
+			w.text = joinedLines.ReplaceAllString(w.text, "$1")
+		}
 		if isNoneValue(ws, i) {
 			b.WriteString(noneName)
 			continue
@@ -238,6 +279,9 @@ func operands(ws []word) string {
 	}
 	return b.String()
 }
+
+// joinedLines finds a backslash and line end, and escapes, which it must not split.
+var joinedLines = regexp.MustCompile(`(\\[^\n])|\\\n`)
 
 // isNoneValue tells whether ws[i] is the value none, not the test of that name.
 func isNoneValue(ws []word, i int) bool {

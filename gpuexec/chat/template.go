@@ -50,9 +50,7 @@ func Compile(source string) (t *Template, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: does not compile: %w", ErrTemplate, err)
 	}
-	// transformers sets both: templates are written for it.
-	conf := config.New()
-	conf.TrimBlocks, conf.LeftStripBlocks = true, true
+	conf := config.New() // without trim_blocks and lstrip_blocks, which rewrite has done
 	const name = "/chat_template"
 	loader, err := loaders.NewMemoryLoader(map[string]string{name: text})
 	if err != nil {
