@@ -111,6 +111,9 @@ func (e *Engine) check(phase gpuexec.Phase, rows []gpuexec.Row) error {
 	if len(rows) == 0 || len(rows) > blockTokens {
 		return fmt.Errorf("go engine: step of %d rows, want 1 to %d: %w", len(rows), blockTokens, gpuexec.ErrBadBatch)
 	}
+	if phase > gpuexec.PhaseDecode {
+		return fmt.Errorf("go engine: phase %d: %w", phase, gpuexec.ErrBadBatch)
+	}
 	bad := func(i int, why string) error {
 		return fmt.Errorf("go engine: row %d %+v: %s: %w", i, rows[i], why, gpuexec.ErrBadBatch)
 	}

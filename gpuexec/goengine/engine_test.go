@@ -171,6 +171,7 @@ func TestRefusals(t *testing.T) {
 		want  error
 	}{
 		{"no rows", decode, nil, gpuexec.ErrBadBatch},
+		{"phase", 7, []gpuexec.Row{row(0, 1, 0)}, gpuexec.ErrBadBatch},
 		{"too many rows", fill, make([]gpuexec.Row, 65), gpuexec.ErrBadBatch},
 		{"no such slot", decode, []gpuexec.Row{row(2, 1, 0)}, gpuexec.ErrBadBatch},
 		{"negative slot", decode, []gpuexec.Row{row(-1, 1, 0)}, gpuexec.ErrBadBatch},

@@ -85,6 +85,9 @@ func (e *Engine) check(phase gpuexec.Phase, rows []gpuexec.Row) error {
 	if limit := e.Limits().BatchRows; len(rows) == 0 || len(rows) > limit || phase == gpuexec.PhasePrefill && len(rows) > gpuexec.BlockTokens {
 		return fmt.Errorf("step of %d rows, want 1 to %d (prefill: to %d): %w", len(rows), limit, gpuexec.BlockTokens, gpuexec.ErrBadBatch)
 	}
+	if phase > gpuexec.PhaseDecode {
+		return fmt.Errorf("phase %d: %w", phase, gpuexec.ErrBadBatch)
+	}
 	e.step++
 	for i, r := range rows {
 		want := e.Len(r.Seq)

@@ -76,6 +76,7 @@ func TestRefusals(t *testing.T) {
 		want  error
 	}{
 		{"no rows", gpuexec.PhaseDecode, nil, gpuexec.ErrBadBatch},
+		{"phase", 7, []gpuexec.Row{row(0, 1, 0)}, gpuexec.ErrBadBatch},
 		{"no such slot", gpuexec.PhaseDecode, []gpuexec.Row{row(9, 1, 0)}, gpuexec.ErrBadBatch},
 		{"negative slot", gpuexec.PhaseDecode, []gpuexec.Row{row(-1, 1, 0)}, gpuexec.ErrBadBatch},
 		{"token", gpuexec.PhaseDecode, []gpuexec.Row{row(0, 259, 0)}, gpuexec.ErrBadBatch},
@@ -109,8 +110,31 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	if e.Len(0) != 0 {
+	if e.Len(0) != 0 || e.Len(-1) != 0 {
 		t.Error("a failed import left tokens behind")
+	}
+	long := make([][]byte, 2)
+	if err := e.Import(0, long); !errors.Is(err, gpuexec.ErrNoRoom) {
+		t.Errorf("import beyond the context: %v", err)
+	}
+	prompt(t, e, 1, 3)
+	if err := e.Import(1, nil); !errors.Is(err, gpuexec.ErrBadBatch) {
+		t.Errorf("import into a filled sequence: %v", err)
+	}
+	e.Drop(1)
+	e.Drop(-1)
+	prompt(t, e, 1, 5)
+	if e.Len(1) != 5 || e.Logits(5) != nil || e.Logits(0) != nil {
+		t.Errorf("a dropped sequence holds %d tokens", e.Len(1))
+	}
+	if _, err := nullengine.New(nullengine.Options{Slots: -1}); !errors.Is(err, gpuexec.ErrUnsupported) {
+		t.Errorf("negative slots: %v", err)
+	}
+	if i := e.Info(); i.Engine != "null" || len(i.Devices) != 0 || !i.Exact {
+		t.Errorf("info %+v", i)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
