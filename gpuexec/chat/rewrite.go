@@ -18,10 +18,12 @@ import (
 //	'a' 'b'              'a' ~ 'b'
 //	{% generation %}     {% if true %}
 //	x == none            x == __none
+//	{% set a, b = x %}   {% set __parts = x %}{% set a = __parts[0] %}…
 const (
 	groupName = "__group"
 	pickName  = "__pick"
-	noneName  = "__none" // gonja takes its own none for undefined
+	partsName = "__parts" // a value to be unpacked
+	noneName  = "__none"  // gonja takes its own none for undefined
 )
 
 // maxSource bounds a template in bytes; the longest known ones have 30 KiB.
@@ -141,8 +143,11 @@ func (t tag) rewrite() (string, error) {
 			return plainWords(ws), nil
 		}
 		// Always grouped: lists that gonja makes get proper indices that way.
-		rest := elements(ws[at+1:], false)
-		return plainWords(ws[:at+1]) + " " + groupName + "(" + rest + ")", nil
+		value := groupName + "(" + elements(ws[at+1:], false) + ")"
+		if names := targets(ws[1:at]); len(names) > 1 {
+			return " set " + partsName + " = " + value + unpack(names), nil
+		}
+		return plainWords(ws[:at+1]) + " " + value, nil
 	case "for":
 		return rewriteFor(ws)
 	case "macro":
@@ -174,10 +179,43 @@ func rewriteFor(ws []word) (string, error) {
 		return "", errors.New("recursive loops are not supported")
 	}
 	out := plainWords(ws[:in+1])
+	switch names := targets(ws[1:in]); {
+	case len(names) == 2:
+		out = " for " + names[0] + ", " + names[1] + " in"
+	case len(names) > 2: // gonja knows one and two
+		if topLevel(rest, "if") >= 0 {
+			return "", errors.New("a loop over more than two names cannot have a condition")
+		}
+		return " for " + partsName + " in" + element(rest) + unpack(names), nil
+	}
 	if at := topLevel(rest, "if"); at >= 0 {
 		return out + element(rest[:at]) + plainWords(rest[at:at+1]) + element(rest[at+1:]), nil
 	}
 	return out + element(rest), nil
+}
+
+// targets are the names that an assignment or loop unpacks into.
+func targets(ws []word) []string {
+	var names []string
+	for _, w := range ws {
+		switch {
+		case w.kind == wordName:
+			names = append(names, w.text)
+		case w.text != "," && w.text != "(" && w.text != ")":
+			return nil // an attribute or item: one target
+		}
+	}
+	return names
+}
+
+// unpack ends a tag and sets the names from partsName in tags of its own; the
+// last one is left open for the end of the original tag.
+func unpack(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		fmt.Fprintf(&b, " %%}{%% set %s = %s[%d]", name, partsName, i)
+	}
+	return b.String()
 }
 
 func plainWords(ws []word) string {

@@ -78,6 +78,7 @@ func TestFeatures(t *testing.T) {
 		{`{% set x %}hello {{ 1 + 1 }}{% endset %}{{ x }}`, "hello 2"},
 		{`{% set z = 1 %}{% if true %}{% set z = 2 %}{% endif %}{{ z }}`, "2"},
 		{`{% generation %}a{% endgeneration %}{% raw %}{{ x if }}{% endraw %}`, "a{{ x if }}"},
+		{`{% set a, b = 1, 2 %}{{ a + b }}{% for a, b, c in [[1,2,3],[4,5,6]] -%} {{ a + b + c }},{% endfor %}{% for (a, b) in [[1,2]] %}{{ b }}{% endfor %}`, "36,15,2"},
 		{`{% filter upper %}a{% endfilter %}{% with q = 1 %}{{ q }}{% endwith %}`, "A1"},
 		// Objects keep the order of their keys.
 		{`{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}{% for k, v in d|items %}{{ k }}{% endfor %}`, "zeta=1;alpha=x;zetaalpha"},
