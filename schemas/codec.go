@@ -71,6 +71,21 @@ func Decode(b []byte, m Message) error {
 	return m.Check()
 }
 
+// DecodeBody reads a turn of up to MaxBody bytes: one that came out of the
+// payload bucket, or over HTTP.
+func DecodeBody(b []byte, t *Turn) error {
+	if len(b) > MaxBody {
+		return fmt.Errorf("%w: the body has %d bytes, at most %d", ErrTooLarge, len(b), MaxBody)
+	}
+	if err := strict(b, t); err != nil {
+		return err
+	}
+	if err := checkVersion(t); err != nil {
+		return err
+	}
+	return t.Check()
+}
+
 // strict decodes without accepting unknown fields or trailing data.
 func strict(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))

@@ -15,6 +15,7 @@ type Op struct {
 	Tokens    *TokensRequest
 	Delivered *DeliveredOp
 	Lookup    *LookupOp
+	Fetch     *FetchOp
 }
 
 // OpDone is the completion of an Op.
@@ -33,6 +34,7 @@ type OpDone struct {
 	Tokens    *TokensReply
 	Delivered *DeliveredDone
 	Lookup    *LookupDone
+	Fetch     *FetchDone
 }
 
 // OpenOp gives a turn a sequence of the engine and imports what the tier holds
@@ -149,4 +151,13 @@ type LookupOp struct {
 type LookupDone struct {
 	Result *Result
 	Ready  bool
+}
+
+// FetchOp asks for a turn's body that is in the payload bucket.
+type FetchOp struct{ Ref PayloadRef }
+
+// FetchDone is the body, or why it cannot be read.
+type FetchDone struct {
+	Turn    *Turn
+	Failure *Failure
 }

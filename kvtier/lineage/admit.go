@@ -136,6 +136,8 @@ func (l *Lineage) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg)
 	case d.Lookup != nil:
 		t.looked, t.result, t.published = true, d.Lookup.Result, d.Lookup.Ready
 		return l.render(now, t, out)
+	case d.Fetch != nil:
+		return l.fetched(now, t, d.Fetch, out)
 	case d.Render != nil:
 		return l.rendered(now, t, &d.Render.Reply, out)
 	}
@@ -145,6 +147,10 @@ func (l *Lineage) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg)
 // render checks what can be checked without the model, and asks for the tokens.
 func (l *Lineage) render(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
 	m := t.msg
+	if m.BodyRef != nil {
+		t.state = turnRendering
+		return l.ask(t, &schemas.Op{Fetch: &schemas.FetchOp{Ref: *m.BodyRef}}, out)
+	}
 	if t.model = l.model(m.Model); t.model == nil {
 		return l.refuse(now, t, schemas.CodeModel, fmt.Sprintf("model %q is not served here", m.Model), "model", out)
 	}
@@ -183,6 +189,22 @@ func (l *Lineage) render(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	}
 	t.state = turnRendering
 	return l.ask(t, &schemas.Op{Render: &schemas.RenderOp{Model: t.model.Name, Request: req}}, out)
+}
+
+// fetched puts a body from the payload bucket in the place of its reference. Ids
+// stay those of the message on the bus.
+func (l *Lineage) fetched(now schemas.Time, t *turn, d *schemas.FetchDone, out []schemas.Msg) []schemas.Msg {
+	if f := d.Failure; f != nil {
+		return l.refuse(now, t, f.Code, f.Message, f.Param, out)
+	}
+	if d.Turn.BodyRef != nil {
+		return l.refuse(now, t, schemas.CodeInvalid, "a body in the payload bucket refers to another one", "body_ref", out)
+	}
+	meta := t.msg.Weir
+	meta.InputTokens, meta.ForceOutput = d.Turn.Weir.InputTokens, d.Turn.Weir.ForceOutput
+	t.msg = d.Turn
+	t.msg.Weir = meta
+	return l.render(now, t, out)
 }
 
 // tokensGiven takes a prompt that came as tokens. A delta continues the branch's tokens.

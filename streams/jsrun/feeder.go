@@ -135,7 +135,7 @@ func (f *feeder) readCore(ctx context.Context) error {
 		select {
 		case m := <-ch:
 			d := decode(m, meta{})
-			d.in = f.in
+			d.in, d.msg.Reply = f.in, m.Reply
 			if !f.hand(ctx, d) {
 				return ctx.Err()
 			}

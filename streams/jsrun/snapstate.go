@@ -108,7 +108,14 @@ func (r *Runner) takeSnapshot(now schemas.Time) {
 	s.gen++
 }
 
+// sequencer is an actor that knows better than the runner which inputs its
+// snapshot contains: work that is still under way is not in it.
+type sequencer interface{ Seqs() map[string]uint64 }
+
 func (r *Runner) seqs() map[string]uint64 {
+	if s, ok := r.cfg.Actor.(sequencer); ok {
+		return s.Seqs()
+	}
 	out := map[string]uint64{}
 	for _, in := range r.inputs {
 		if in.stepped > 0 {
