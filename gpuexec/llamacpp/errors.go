@@ -10,8 +10,8 @@ var (
 	ErrABI = errors.New("llama.cpp libraries have another binary interface")
 	// ErrModel: the model file is missing, damaged, or of a kind the library does not know.
 	ErrModel = errors.New("model cannot be loaded")
-	// ErrGrammar: the grammar does not compile.
-	ErrGrammar = errors.New("grammar does not compile")
+	// ErrGrammar: the grammar does not compile, forbids the token, or became too slow.
+	ErrGrammar = errors.New("grammar")
 	// ErrBroken: an engine call failed in a way that leaves the KV state unknown.
 	// Every further Step fails; the executor should restart.
 	ErrBroken = errors.New("engine state unknown after a failed call")
