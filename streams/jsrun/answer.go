@@ -54,8 +54,8 @@ func (r *Runner) settle(token uint64, res settled) {
 	if res.err != "" {
 		r.stats.Conflicts.Add(1)
 	}
-	if p.group != nil {
-		p.group.settled(false, r.settleInput)
+	if p.chain != nil {
+		p.chain.Settle(false, r.settleInput)
 	}
 	if p.confirm {
 		r.step(&schemas.Msg{
@@ -73,11 +73,11 @@ func (r *Runner) settleFailed(token uint64, why string) {
 	r.stats.Failed.Add(1)
 	r.cfg.Logger.Error("publish given up", "service", r.cfg.Name, "subject", p.msg.Subject, "id", p.id, "attempts", p.sent, "error", why)
 	switch {
-	case p.group != nil:
-		p.group.settled(true, r.settleInput)
+	case p.chain != nil:
+		p.chain.Settle(true, r.settleInput)
 	case !p.confirm && !p.dead:
 		// Nobody hears of it otherwise: no input comes again, no confirmation is due.
-		r.deadLetter(p.msg.Subject, 0, p.msg.Data, schemas.CodeInternal, "publish given up: "+why)
+		r.deadLetter(p.msg.Subject, p.msg.Data, "publish given up: "+why)
 	}
 	if p.confirm {
 		r.step(&schemas.Msg{Kind: schemas.KindPublished, Subject: p.msg.Subject, ID: p.id, Err: why}, nil)

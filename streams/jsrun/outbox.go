@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/streams"
 )
 
 // pending is a publish that the server has not acknowledged. It keeps the
@@ -27,8 +28,7 @@ type pending struct {
 	next     schemas.Time
 	giveUp   schemas.Time
 	lastErr  string
-	group    *group
-	in       schemas.Trace
+	chain    *streams.Chain[ackRef]
 }
 
 // settled is how a publish ended.

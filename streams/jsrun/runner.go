@@ -45,7 +45,7 @@ type Runner struct {
 	ready  chan struct{}
 
 	out      []schemas.Msg
-	encoded  [][]byte
+	encoded  []streams.Encoded
 	lastTick schemas.Time
 	lastScan schemas.Time
 	stopping bool
@@ -257,63 +257,62 @@ func (r *Runner) step(in *schemas.Msg, src *input) {
 // apply carries out the outputs of a step in their order. Everything is encoded
 // before anything is sent.
 func (r *Runner) apply(in *schemas.Msg, outs []schemas.Msg) {
-	outs = r.encodeAll(in, outs)
-	bodies := r.encoded
 	now := r.cfg.Clock()
-	var head, cur *group
-	for i := range outs {
-		if outs[i].Kind == schemas.KindAck {
-			head = &group{first: true}
+	r.encoded = streams.EncodeStep(r.encoded[:0], now, in, outs, r.cfg.OnOut, r.cfg.OnBad)
+	var head, cur *streams.Chain[ackRef]
+	for i := range r.encoded {
+		if r.encoded[i].Kind == schemas.KindAck {
+			head = streams.NewChain[ackRef]()
 			cur = head
 			break
 		}
 	}
-	var confirms []schemas.Msg
-	for i := range outs {
-		m := &outs[i]
+	for i := range r.encoded {
+		m := &r.encoded[i]
 		switch {
 		case m.Kind == schemas.KindAck:
-			cur.ack(r, m)
+			root, _, _ := strings.Cut(m.Subject, ".")
+			if in := r.byRoot[schemas.Root(root)]; in != nil {
+				cur.Ack(ackRef{in: in, seq: m.Seq})
+			}
 		case m.Kind == schemas.KindOp:
 			if m.Op != nil && r.cfg.Local != nil {
 				r.cfg.Local(m.Op, r.done)
 			}
-		case bodies[i] == nil: // already replaced by a dead letter, see encodeAll
-			if m.Confirm {
-				confirms = append(confirms, schemas.Msg{Kind: schemas.KindPublished, Subject: m.Subject, ID: m.ID, Err: m.Err})
-			}
+		case m.Err != nil:
+			r.notEncoded(m)
+		case !streams.IsBus(m.Kind): // kinds that only come in
 		case m.Core:
-			r.sendCore(m, bodies[i])
+			r.sendCore(&m.Msg, m.Body)
 		default:
-			if cur != nil && len(cur.acks) > 0 {
-				cur.next = &group{}
-				cur = cur.next
+			if cur != nil {
+				cur = cur.Publish()
 			}
-			r.publish(m, bodies[i], cur, now)
+			r.publish(&m.Msg, m.Body, cur, now)
 		}
 	}
-	head.advance(r.settleInput)
-	for i := range confirms {
-		r.posted.push(confirms[i])
+	head.Advance(r.settleInput)
+	clear(r.encoded) // let go of the messages
+}
+
+// notEncoded ends an output that cannot be sent; its dead letter stands right
+// behind it in the step.
+func (r *Runner) notEncoded(m *streams.Encoded) {
+	r.stats.Failed.Add(1)
+	r.cfg.Logger.Error("output cannot be encoded", "service", r.cfg.Name, "subject", m.Subject, "error", m.Err)
+	if m.Confirm {
+		r.posted.push(schemas.Msg{Kind: schemas.KindPublished, Subject: m.Subject, ID: m.ID, Err: m.Err.Error()})
 	}
 }
 
-func (g *group) ack(r *Runner, m *schemas.Msg) {
-	root, _, _ := strings.Cut(m.Subject, ".")
-	if in := r.byRoot[schemas.Root(root)]; in != nil {
-		g.acks = append(g.acks, ackRef{in: in, seq: m.Seq})
+func (r *Runner) publish(m *schemas.Msg, body []byte, c *streams.Chain[ackRef], now schemas.Time) {
+	if m.Kind == schemas.KindDead {
+		r.stats.Dead.Add(1)
 	}
-}
-
-func (r *Runner) publish(m *schemas.Msg, body []byte, g *group, now schemas.Time) {
-	p := &pending{
+	r.box.add(&pending{
 		msg: nats.Msg{Subject: m.Subject, Header: headerFor(m, m.ID), Data: body},
-		id:  m.ID, confirm: m.Confirm, expect: m.ExpectSet, dead: m.Kind == schemas.KindDead, group: g, snap: r.snap.gen,
-	}
-	if g != nil {
-		g.left++
-	}
-	r.box.add(p, now)
+		id:  m.ID, confirm: m.Confirm, expect: m.ExpectSet, dead: m.Kind == schemas.KindDead, chain: c, snap: r.snap.gen,
+	}, now)
 }
 
 func (r *Runner) sendCore(m *schemas.Msg, body []byte) {
@@ -324,6 +323,12 @@ func (r *Runner) sendCore(m *schemas.Msg, body []byte) {
 		return
 	}
 	r.stats.Out.Add(1)
+}
+
+// ackRef names an input message in hand.
+type ackRef struct {
+	in  *input
+	seq uint64
 }
 
 // settleInput acknowledges an input message, or gives it back when a publish
