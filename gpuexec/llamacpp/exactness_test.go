@@ -12,8 +12,8 @@ import (
 // TestExactness: computing, importing and recomputing give equal bytes, whatever
 // else is resident. kv_unified = false and fixed prefill steps make it so.
 func TestExactness(t *testing.T) {
-	t.Run("tiny", func(t *testing.T) { testExactness(t, preset(t, "tiny"), 64, 65, 300, 480) })
-	t.Run("stories", func(t *testing.T) { testExactness(t, stories(t), 320) })
+	t.Run("tiny", func(t *testing.T) { testExactness(t, preset(t, "tiny"), 64, 65, 300) })
+	t.Run("stories", func(t *testing.T) { testExactness(t, stories(t), 200) })
 }
 
 func testExactness(t *testing.T, path string, lengths ...int) {
