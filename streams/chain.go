@@ -56,3 +56,13 @@ func (c *Chain[A]) Advance(done func(a A, failed bool)) {
 		c = c.next
 	}
 }
+
+// Waits reports whether an acknowledgement waits in this chain or a later one.
+func (c *Chain[A]) Waits() bool {
+	for ; c != nil; c = c.next {
+		if len(c.acks) > 0 {
+			return true
+		}
+	}
+	return false
+}

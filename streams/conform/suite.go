@@ -156,8 +156,8 @@ func testFullConfirmed(t *testing.T, w World) {
 	for i := range 4 {
 		job := fmt.Sprintf("j%d", i)
 		publish(t, w, schemas.DoneSubject("c0", job), "", encoded(t, doneMsg(job)))
+		w.Sleep(10 * time.Second)
 	}
-	w.Sleep(10 * time.Second)
 	got := strings.Join(a.got, ",")
 	if !strings.Contains(got, "published r-j0 ,") || !strings.Contains(got, "published r-j3 full") {
 		t.Errorf("got %s", got)

@@ -132,8 +132,8 @@ func testCore(t *testing.T, w World) {
 	w.Sleep(time.Second)
 	for i, subject := range []string{"hb.c0.e1", "hb.c1.e2", "hb.c2.e3"} {
 		w.PublishCore(subject, encoded(t, &schemas.Heartbeat{Header: schemas.H(), Executor: subject[6:], Seq: uint64(i + 1)}))
+		w.Sleep(time.Second)
 	}
-	w.Sleep(time.Second)
 	want(t, "heartbeats", a.got, []string{"heartbeat e1 seq 0", "heartbeat e2 seq 0"})
 	if n := len(w.Stored(streams.Plan)); n != 2 {
 		t.Errorf("%d plans stored", n)

@@ -72,10 +72,11 @@ func (r *Runner) settleFailed(token uint64, why string) {
 	r.snap.settled(p.snap, true)
 	r.stats.Failed.Add(1)
 	r.cfg.Logger.Error("publish given up", "service", r.cfg.Name, "subject", p.msg.Subject, "id", p.id, "attempts", p.sent, "error", why)
-	switch {
-	case p.chain != nil:
+	comesAgain := p.chain.Waits()
+	if p.chain != nil {
 		p.chain.Settle(true, r.settleInput)
-	case !p.confirm && !p.dead:
+	}
+	if !comesAgain && !p.confirm && !p.dead {
 		// Nobody hears of it otherwise: no input comes again, no confirmation is due.
 		r.deadLetter(p.msg.Subject, p.msg.Data, "publish given up: "+why)
 	}
