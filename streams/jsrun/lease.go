@@ -125,34 +125,30 @@ func isConflict(err error) bool {
 	return errors.As(err, &api) && (int(api.ErrorCode) == codeWrongLast || int(api.ErrorCode) == codeWrongLastR)
 }
 
-// renew keeps the lease. It counts from the moment before each request, so this
-// side always believes in a shorter lease than the server does.
+// renew keeps the lease. It counts from the moment before each request and gives
+// up a sixth of the TTL early, so this side believes in a shorter lease than the
+// server does, whatever hangs.
 func (l *Lease) renew() {
 	defer close(l.done)
-	good := time.Now()
+	limit := time.Now().Add(l.cfg.TTL * 5 / 6)
 	tick := time.NewTicker(l.cfg.TTL / 3)
 	defer tick.Stop()
 	for {
+		ctx, cancel := context.WithDeadline(l.ctx, limit)
 		select {
-		case <-l.ctx.Done():
-			l.erase()
-			return
+		case <-ctx.Done():
 		case <-tick.C:
 		}
 		before := time.Now()
-		seq, err := l.put(l.ctx, l.seq)
-		if err != nil && l.ctx.Err() == nil {
-			// The answer to an earlier renewal may have been lost; then the last
-			// message is ours.
-			if s, mine := l.last(); mine {
-				seq, err = l.put(l.ctx, s)
-			}
-		}
+		seq, err := l.again(ctx)
+		cancel()
 		switch {
-		case err == nil:
-			l.seq, good = seq, before
 		case l.ctx.Err() != nil:
-		case isConflict(err), time.Since(good) >= l.cfg.TTL-l.cfg.TTL/3:
+			l.erase()
+			return
+		case err == nil:
+			l.seq, limit = seq, before.Add(l.cfg.TTL*5/6)
+		case isConflict(err), !time.Now().Before(limit):
 			l.cfg.Logger.Warn("lease lost", "subject", l.subject(), "error", err)
 			l.stop(fmt.Errorf("%w: %s: %w", ErrLost, l.subject(), err))
 			return
@@ -160,10 +156,22 @@ func (l *Lease) renew() {
 	}
 }
 
+// again renews the lease once.
+func (l *Lease) again(ctx context.Context) (uint64, error) {
+	seq, err := l.put(ctx, l.seq)
+	if err == nil {
+		return seq, nil
+	}
+	// The answer to an earlier renewal may have been lost; then the last message
+	// is ours.
+	if s, mine := l.last(ctx); mine {
+		return l.put(ctx, s)
+	}
+	return 0, err
+}
+
 // last reads the lease's last message and whether this holder wrote it.
-func (l *Lease) last() (seq uint64, mine bool) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.TTL/6)
-	defer cancel()
+func (l *Lease) last(ctx context.Context) (seq uint64, mine bool) {
 	st, err := l.cfg.JS.Stream(ctx, streams.Lease)
 	if err != nil {
 		return 0, false

@@ -271,3 +271,8 @@ func TestConsumerAndStreamDeleted(t *testing.T) {
 		nc.Close()
 	})
 }
+
+func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithCancel(t.Context())
+}

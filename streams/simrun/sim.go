@@ -62,7 +62,7 @@ const (
 )
 
 // maxPerInstant bounds events without progress of time.
-const maxPerInstant = 1 << 20
+const maxPerInstant = 1 << 18
 
 // Sim is one simulated world. It is not safe for concurrent use.
 type Sim struct {
