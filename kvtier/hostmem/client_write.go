@@ -11,7 +11,8 @@ import (
 
 // Reserve returns n slots to write blocks into. It waits at most Options.Wait
 // (less if ctx ends sooner) for room: ErrFull means that there is none, ErrDown
-// that the daemon is away and nothing was kept in reserve. Both mean: do not store.
+// that the daemon did not answer and not enough was kept in reserve. Both mean: do
+// not store.
 func (c *Client) Reserve(ctx context.Context, n int) ([]Slot, error) {
 	if n <= 0 {
 		return nil, nil

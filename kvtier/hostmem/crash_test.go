@@ -265,6 +265,11 @@ func TestStoppedDaemonIsBoundedTime(t *testing.T) {
 	blocks := testChain("a", 3)
 	mustPut(t, c, blocks...)
 	d.signal(syscall.SIGSTOP)
+	until(t, "the stop has come into force", func() bool {
+		slots, err := c.Reserve(t.Context(), 1)
+		c.Abandon(slots)
+		return err != nil
+	})
 	for range 3 {
 		if _, err := c.Reserve(t.Context(), 2); !errors.Is(err, ErrFull) && !errors.Is(err, ErrDown) {
 			t.Fatalf("reserve from a stopped daemon: %v", err)

@@ -33,7 +33,10 @@ type Daemon struct {
 
 // probeEvery is how often the daemon looks at the locks of clients that are not
 // connected, and again at reservations that wait.
-const probeEvery = 50 * time.Millisecond
+const (
+	probeEvery = 50 * time.Millisecond
+	never      = time.Duration(1<<63 - 1)
+)
 
 // NewDaemon opens or makes the folder, allocates the budget, rebuilds the pools
 // that are there, and serves. It returns ErrNoSpace when the filesystem is too
@@ -94,11 +97,13 @@ func (d *Daemon) loop() {
 	defer d.wg.Done()
 	timer := time.NewTimer(probeEvery)
 	defer timer.Stop()
-	armed := true
+	armed, due := true, time.Now().Add(probeEvery)
 	for {
-		if !armed && d.mustProbe() {
-			timer.Reset(probeEvery)
-			armed = true
+		if pause := d.nextProbe(); pause < never {
+			if at := time.Now().Add(pause); !armed || at.Before(due) {
+				timer.Reset(pause)
+				armed, due = true, at
+			}
 		}
 		var out chan<- Batch
 		p, batch := d.nextBatch()
@@ -182,19 +187,21 @@ func (d *Daemon) call(f func()) error {
 	}
 }
 
-// mustProbe tells whether anything can change that no message announces.
-func (d *Daemon) mustProbe() bool {
+// nextProbe is how long until something may have changed that no message
+// announces: a lock that became free, or a reservation whose time is up.
+func (d *Daemon) nextProbe() time.Duration {
+	next := never
 	for _, p := range d.pools {
-		if len(p.waiting) > 0 {
-			return true
-		}
 		for _, w := range p.writers {
 			if w != nil && w.conn == nil {
-				return true
+				next = min(next, probeEvery)
 			}
 		}
+		for _, w := range p.waiting {
+			next = min(next, probeEvery, max(0, time.Until(w.deadline)))
+		}
 	}
-	return false
+	return next
 }
 
 // probe reclaims what dead clients held and serves reservations that wait.

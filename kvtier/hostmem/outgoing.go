@@ -157,10 +157,7 @@ func (o *outgoing) ask(ctx context.Context, n int, wait time.Duration) ([]slotRe
 			}
 		default:
 		}
-		if !o.up {
-			return nil, ErrDown
-		}
-		return nil, fmt.Errorf("%w: %w", ErrFull, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", ErrDown, ctx.Err())
 	}
 }
 
@@ -188,7 +185,8 @@ func (o *outgoing) request(ctx context.Context, n int, wait time.Duration) (uint
 	answer := make(chan message, 1)
 	o.waiters[o.lastID] = answer
 	o.requests = append(o.requests, message{
-		Op: opReserve, ID: o.lastID, N: n, Extra: max(0, o.cacheMax-len(o.cache)), WaitMS: max(0, wait.Milliseconds()),
+		Op: opReserve, ID: o.lastID, N: n, Extra: max(0, o.cacheMax-len(o.cache)),
+		WaitMS: max(0, (wait - wait/4).Milliseconds()), // the daemon's "full" must arrive before the wait ends here
 	})
 	o.wake()
 	return o.lastID, answer, nil

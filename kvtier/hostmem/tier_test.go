@@ -47,7 +47,7 @@ func startDaemon(t testing.TB, dir string, size int64) *Daemon {
 
 func attach(t testing.TB, dir, writer string, opts ...func(*Options)) *Client {
 	t.Helper()
-	o := Options{Dir: dir, Writer: writer, Pool: testPool, BlockBytes: testBlock}
+	o := Options{Dir: dir, Writer: writer, Pool: testPool, BlockBytes: testBlock, Wait: 10 * time.Second}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -192,7 +192,7 @@ func TestFullPoolRefusesThenEvictsLeafFirst(t *testing.T) {
 	now := int64(0)
 	clock := func(o *Options) {
 		o.Now = func() int64 { now++; return now }
-		o.Wait, o.Cache = 50*time.Millisecond, -1
+		o.Wait, o.Cache = 400*time.Millisecond, -1
 	}
 	c := attach(t, dir, "w", clock)
 	n := c.Capacity()
