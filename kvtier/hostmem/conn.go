@@ -111,7 +111,7 @@ func (d *Daemon) gone(c *conn) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(w waiting) bool { return w.conn == c })
 	if c.writer.conn == c {
 		c.writer.conn = nil
-		d.bury(p)
+		d.bury(p, false)
 	}
 	p.serveWaiting(time.Now())
 }
@@ -243,7 +243,7 @@ func (d *Daemon) poolFor(name string, block int64) (*pool, error) {
 	a, err := d.store.create(name, block)
 	for i := 0; errors.Is(err, ErrBudget) && i < len(d.pools); {
 		p := d.pools[i]
-		if d.bury(p) > 0 {
+		if d.bury(p, true) > 0 {
 			err = fmt.Errorf("%w; pool %q with blocks of %d bytes is in use", err, p.pool, p.block)
 			i++
 			continue
@@ -268,7 +268,7 @@ func (d *Daemon) seat(p *pool, id string, n nonce) (*writer, error) {
 			return w, nil // of this nonce: earlier lives were ended
 		}
 	}
-	d.bury(p)
+	d.bury(p, true)
 	for no, w := range p.writers {
 		if w == nil {
 			p.saveWriter(no, id, n)

@@ -207,18 +207,19 @@ func (d *Daemon) nextProbe() time.Duration {
 // probe reclaims what dead clients held and serves reservations that wait.
 func (d *Daemon) probe() {
 	for _, p := range d.pools {
-		d.bury(p)
+		d.bury(p, false)
 		p.serveWaiting(time.Now())
 	}
 }
 
-// bury reclaims every client that is not connected and whose lock is free. It
-// returns how many clients are left.
-func (d *Daemon) bury(p *pool) (alive int) {
+// bury reclaims every client whose lock is free, and returns how many are left.
+// A connection is taken as a sign of life unless all is set: the end of one may
+// not have been noticed yet.
+func (d *Daemon) bury(p *pool, all bool) (alive int) {
 	for _, w := range p.writers {
 		switch {
 		case w == nil:
-		case w.conn == nil && ifDead(d.cfg.Dir, w.id, func() { p.reclaim(w.no) }):
+		case (all || w.conn == nil) && ifDead(d.cfg.Dir, w.id, func() { p.reclaim(w.no) }):
 		default:
 			alive++
 		}
