@@ -299,3 +299,7 @@ func (s *Stream) end(r *schemas.Result) {
 	s.events = append(s.events, Event{First: s.got.next(), TextAt: s.got.textAt(), Attempt: r.Attempt, Result: r})
 	s.err = io.EOF
 }
+
+// Ready reports whether an event, or a message that may become one, is there. It
+// belongs to the reader.
+func (s *Stream) Ready() bool { return len(s.events) > 0 || len(s.queue) > 0 }

@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/turns"
+)
+
+// cancelTimeout bounds the wait for the wish to cancel to be stored.
+const cancelTimeout = 5 * time.Second
+
+// deadlineGrace is how much longer than the turn's deadline the gateway waits:
+// the router's failure, with its reason, should arrive first.
+const deadlineGrace = 5 * time.Second
+
+// complete answers one request for a turn.
+func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, a api) {
+	began := time.Now()
+	select {
+	case g.slots <- struct{}{}:
+		defer func() { <-g.slots }()
+	default:
+		e := &apiError{Status: http.StatusTooManyRequests, Type: typeRate, Code: schemas.CodeBusy, RetryAfter: time.Second, Message: "too many requests are waiting for an answer here"}
+		g.metrics.done(a, e.Status, e.Code, began, time.Time{})
+		writeError(w, e)
+		return
+	}
+	g.metrics.inFlight.Inc()
+	defer g.metrics.inFlight.Dec()
+	x := &exchange{g: g, w: w, rc: http.NewResponseController(w), began: began}
+	trace, end := g.o.Span(r.Context(), a.String(), traceOf(r.Header))
+	status, code := x.run(r, a, trace)
+	end(status, code)
+	g.metrics.done(a, status, code, began, x.first)
+}
+
+// exchange is one request and its response.
+type exchange struct {
+	g     *Gateway
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	c     *call
+	began time.Time
+	first time.Time // when the first token was there
+	sse   *sse      // once the response is a stream
+}
+
+// run returns the HTTP status and the error code, also those that were only sent
+// as an event because the stream had begun.
+func (x *exchange) run(r *http.Request, a api, trace schemas.Trace) (int, string) {
+	c, release, e := x.g.read(x.w, r, a)
+	if e != nil {
+		return x.fail(e)
+	}
+	defer release()
+	x.c = c
+	ctx, cancel := context.WithDeadline(r.Context(), x.until())
+	defer cancel()
+	defer context.AfterFunc(x.g.stopping, cancel)()
+	s, err := x.g.turns.Publish(ctx, turns.Request{Tenant: x.g.o.Tenant, Session: c.session, Turn: c.turn, Trace: trace})
+	if err != nil {
+		return x.fail(x.cause(r, err))
+	}
+	defer s.Close()
+	c.ref, c.turn = s.Ref(), nil
+	release()
+	h := x.w.Header()
+	h.Set(headerSession, c.session)
+	h.Set(headerTurn, c.ref.Turn)
+	res, err := x.follow(ctx, s)
+	if err != nil {
+		e := x.cause(r, err)
+		if ctx.Err() != nil || errors.Is(err, errSlow) {
+			x.cancelTurn(s, e)
+		}
+		return x.fail(e)
+	}
+	if res.Failure != nil {
+		return x.fail(ofFailure(res.Failure))
+	}
+	x.count(res)
+	if err := x.finish(res); err != nil {
+		return statusGone, schemas.CodeCancelled
+	}
+	return http.StatusOK, ""
+}
+
+func (x *exchange) until() time.Time {
+	if d := x.c.turn.Weir.DeadlineNS; d > 0 {
+		return time.Unix(0, d).Add(deadlineGrace)
+	}
+	return x.began.Add(x.g.o.Deadline + deadlineGrace)
+}
+
+// cause says why a request ended: the client went, the gateway stops, or err.
+func (x *exchange) cause(r *http.Request, err error) *apiError {
+	switch {
+	case r.Context().Err() != nil, errors.Is(err, errSlow):
+		return ofError(context.Canceled)
+	case x.g.stopping.Err() != nil:
+		return &apiError{Status: http.StatusServiceUnavailable, Type: typeServer, Code: "unavailable", Message: "the gateway is shutting down", RetryAfter: time.Second}
+	}
+	return ofError(err)
+}
+
+// cancelTurn stops a turn that nobody waits for any more.
+func (x *exchange) cancelTurn(s *turns.Stream, e *apiError) {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
+	defer cancel()
+	if err := s.Cancel(ctx, e.Message); err != nil {
+		x.g.o.Logger.Warn("a turn could not be cancelled", "session", x.c.ref.Session, "turn", x.c.ref.Turn, "error", err)
+	}
+}
+
+func (x *exchange) count(r *schemas.Result) {
+	t := x.g.metrics.tokens
+	t.WithLabelValues("input").Add(float64(r.Usage.Prompt))
+	t.WithLabelValues("cached").Add(float64(r.Usage.Cached))
+	t.WithLabelValues("output").Add(float64(r.Usage.Completion))
+}
+
+// follow reads the turn to its end. A stream's header is sent with the first
+// event, so that an early failure still has its status, or after the first pause
+// that needs a keep-alive comment.
+func (x *exchange) follow(ctx context.Context, s *turns.Stream) (*schemas.Result, error) {
+	for {
+		e, err := x.next(ctx, s)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Result != nil:
+			return e.Result, nil
+		}
+		if x.first.IsZero() {
+			x.first = time.Now()
+		}
+		if !x.c.stream {
+			continue
+		}
+		if err := x.begin(); err != nil {
+			return nil, err
+		}
+		if err := x.sse.piece(&e); err != nil {
+			return nil, err
+		}
+		if s.Ready() {
+			continue // one flush for all that is there
+		}
+		if err := x.sse.flush(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// next waits for an event and keeps a stream alive meanwhile.
+func (x *exchange) next(ctx context.Context, s *turns.Stream) (turns.Event, error) {
+	for {
+		wait, done := ctx, context.CancelFunc(func() {})
+		if x.c.stream && !s.Ready() {
+			wait, done = context.WithTimeout(ctx, x.g.o.KeepAlive)
+		}
+		e, err := s.Next(wait)
+		pause := err != nil && wait.Err() != nil && ctx.Err() == nil
+		done()
+		if !pause {
+			return e, err
+		}
+		if err := x.begin(); err != nil {
+			return turns.Event{}, err
+		}
+		if err := x.sse.comment(); err != nil {
+			return turns.Event{}, err
+		}
+	}
+}
+
+// begin sends the header of a stream, once.
+func (x *exchange) begin() error {
+	if x.sse != nil {
+		return nil
+	}
+	x.sse = newSSE(x.w, x.rc, x.c, x.g.o.Fingerprint, x.g.o.WriteTimeout)
+	return x.sse.header()
+}
+
+// finish sends the end of a stream, or the whole response.
+func (x *exchange) finish(r *schemas.Result) error {
+	about := aboutTurn(r, x.began, x.first)
+	if x.c.stream {
+		if err := x.begin(); err != nil {
+			return err
+		}
+		return x.sse.end(r, about)
+	}
+	_ = x.rc.SetWriteDeadline(time.Now().Add(x.g.o.WriteTimeout)) // not supported by test recorders
+	writeJSON(x.w, http.StatusOK, x.c.whole(r, about, x.g.o.Fingerprint))
+	return nil
+}
+
+// fail sends an error, as an event when the stream has begun.
+func (x *exchange) fail(e *apiError) (int, string) {
+	if x.sse != nil {
+		x.sse.fail(e)
+	} else {
+		_ = x.rc.SetWriteDeadline(time.Now().Add(x.g.o.WriteTimeout))
+		writeError(x.w, e)
+	}
+	return e.Status, e.Code
+}
