@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/services/opscmd"
 	"github.com/weir-dev/weir/services/serve"
 	"github.com/weir-dev/weir/services/up"
 )
@@ -18,7 +19,7 @@ func root() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", serve.ErrUsage, err) })
-	c.AddCommand(upCommand(), serveCommand())
+	c.AddCommand(upCommand(), serveCommand(), opscmd.Roles(), opscmd.Dead(), opscmd.Doctor())
 	return c
 }
 

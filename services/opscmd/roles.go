@@ -1,0 +1,218 @@
+package opscmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/assign"
+	"github.com/weir-dev/weir/services/serve"
+	"github.com/weir-dev/weir/streams"
+)
+
+// Roles is `weir roles` with its sub-command set.
+func Roles() *cobra.Command {
+	b := &bus{}
+	c := &cobra.Command{
+		Use: "roles", Short: "See and set what executors do", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.listRoles(cmd) },
+	}
+	b.flags(c)
+	var wait time.Duration
+	set := &cobra.Command{
+		Use: "set EXECUTOR ROLE", Short: "Assign a role: prefill, decode, mixed or standby", Args: cobra.ExactArgs(2),
+		Long: "Assigns a role. The executor finishes or hands over what it does, keeps its model and its KV blocks,\nand takes work of the new role, all without a restart.",
+		RunE: func(cmd *cobra.Command, args []string) error { return b.setRole(cmd, args[0], args[1], wait) },
+	}
+	set.Flags().DurationVar(&wait, "wait", 15*time.Second, "how long to wait until the executor reports the new role; 0 does not wait")
+	c.AddCommand(set)
+	return c
+}
+
+// row is one executor as people see it.
+type row struct {
+	Executor string       `json:"executor"`
+	Assigned schemas.Role `json:"assigned"`
+	Epoch    uint64       `json:"epoch"`
+	Role     schemas.Role `json:"role"` // as reported, "" when nothing was heard
+	InForce  uint64       `json:"epoch_in_force"`
+	By       string       `json:"by,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Running  int          `json:"running"`
+	Queued   int          `json:"queued"`
+	Free     int          `json:"slots_free"`
+}
+
+func (b *bus) listRoles(cmd *cobra.Command) error {
+	nc, js, err := b.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	rows, err := readRoles(cmd.Context(), js, b.cell)
+	if err != nil {
+		return err
+	}
+	if b.output == "json" {
+		for _, r := range rows {
+			if err := printJSON(cmd.OutOrStdout(), r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "EXECUTOR\tASSIGNED\tEPOCH\tROLE\tRUNNING\tQUEUED\tFREE\tBY\tREASON")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\n", r.Executor, r.Assigned, r.Epoch, r.Role, r.Running, r.Queued, r.Free, r.By, r.Reason)
+	}
+	return w.Flush()
+}
+
+// readRoles joins assignments and last reports of a cell.
+func readRoles(ctx context.Context, js jetstream.JetStream, cell string) ([]row, error) {
+	rows := map[string]*row{}
+	err := lastPerSubject(ctx, js, streams.Role, schemas.RoleSubject(cell, "*"), func(subject string, seq uint64, body []byte) {
+		s, err := schemas.ParseSubject(subject)
+		var a schemas.Assignment
+		if err != nil || schemas.Decode(body, &a) != nil {
+			return
+		}
+		id := s.Get("executor")
+		rows[id] = &row{Executor: id, Assigned: a.Role, Epoch: seq, By: a.By, Reason: a.Reason}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = lastPerSubject(ctx, js, streams.Report, schemas.ReportSubject(cell, "*"), func(_ string, _ uint64, body []byte) {
+		var rep schemas.Report
+		if schemas.Decode(body, &rep) != nil {
+			return
+		}
+		r := rows[rep.Executor]
+		if r == nil {
+			r = &row{Executor: rep.Executor}
+			rows[rep.Executor] = r
+		}
+		r.Role, r.InForce, r.Running, r.Queued, r.Free = rep.Role, rep.Epoch, rep.Running, rep.Queued, rep.SlotsFree
+	})
+	out := make([]row, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, *r)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Executor < out[j].Executor })
+	return out, err
+}
+
+// lastPerSubject calls f for the last message of each subject.
+func lastPerSubject(ctx context.Context, js jetstream.JetStream, stream, filter string, f func(subject string, seq uint64, body []byte)) error {
+	cons, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("stream %s does not exist: no weir has run on this NATS", stream)
+	}
+	if err != nil {
+		return err
+	}
+	info, err := cons.Info(ctx)
+	if err != nil {
+		return err
+	}
+	for left := info.NumPending; left > 0; {
+		batch, err := cons.Fetch(int(min(left, 256)), jetstream.FetchMaxWait(2*time.Second))
+		if err != nil {
+			return err
+		}
+		got := uint64(0)
+		for m := range batch.Messages() {
+			seq := uint64(0)
+			if md, err := m.Metadata(); err == nil {
+				seq = md.Sequence.Stream
+			}
+			f(m.Subject(), seq, m.Data())
+			got++
+		}
+		if batch.Error() != nil {
+			return batch.Error()
+		}
+		if got == 0 {
+			return nil
+		}
+		left -= min(left, got)
+	}
+	return nil
+}
+
+func (b *bus) setRole(cmd *cobra.Command, executor, role string, wait time.Duration) error {
+	a := &schemas.Assignment{Header: schemas.H(), Role: schemas.Role(role), By: "weir roles", Reason: "set by hand"}
+	if err := errors.Join(a.Check(), schemas.CheckID("EXECUTOR", executor)); err != nil {
+		return fmt.Errorf("%w: %w", serve.ErrUsage, err)
+	}
+	nc, js, err := b.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx := cmd.Context()
+	beats := make(chan *nats.Msg, 64)
+	sub, err := nc.ChanSubscribe(schemas.HBSubject(b.cell, executor), beats)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	_, last, err := assign.Read(ctx, js, b.cell, executor)
+	if err != nil {
+		return err
+	}
+	epoch, err := assign.Write(ctx, js, b.cell, executor, a, last)
+	if err != nil {
+		return fmt.Errorf("role not assigned: %w; somebody else may have written it at the same moment, look with: weir roles", err)
+	}
+	start := time.Now()
+	if wait > 0 {
+		if err := awaitEpoch(ctx, beats, epoch, wait, executor); err != nil {
+			return err
+		}
+	}
+	if b.output == "json" {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"executor": executor, "role": role, "epoch": epoch, "ms": time.Since(start).Milliseconds()})
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is %s, epoch %d, after %d ms\n", executor, role, epoch, time.Since(start).Milliseconds())
+	return nil
+}
+
+// awaitEpoch waits until the executor reports that the assignment is in force.
+func awaitEpoch(ctx context.Context, beats <-chan *nats.Msg, epoch uint64, wait time.Duration, executor string) error {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	heard := false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+			if !heard {
+				return fmt.Errorf("epoch %d is assigned, but executor %q was not heard within %s: is it running? see: weir roles", epoch, executor, wait)
+			}
+			return fmt.Errorf("epoch %d is assigned, but executor %q has not applied it within %s; it still drains", epoch, executor, wait)
+		case m := <-beats:
+			var h schemas.Heartbeat
+			if schemas.Decode(m.Data, &h) != nil || h.Dead {
+				continue
+			}
+			heard = true
+			if h.Epoch >= epoch {
+				return nil
+			}
+		}
+	}
+}
