@@ -2,8 +2,10 @@ package jsrun
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sort"
@@ -23,14 +25,18 @@ import (
 )
 
 // The benchmark's server runs in a process of its own when this is set.
-const serveEnv = "WEIR_BENCH_NATS_DIR"
+const (
+	serveEnv     = "WEIR_BENCH_NATS_DIR"
+	serveAddrEnv = "WEIR_BENCH_NATS_ADDR"
+)
 
 func TestMain(m *testing.M) {
 	dir := os.Getenv(serveEnv)
 	if dir == "" {
 		os.Exit(m.Run())
 	}
-	s, err := Embedded(EmbeddedOptions{Dir: dir, Listen: "127.0.0.1:0", Topology: streams.Topology(streams.Options{})})
+	listen := cmp.Or(os.Getenv(serveAddrEnv), "127.0.0.1:0")
+	s, err := Embedded(EmbeddedOptions{Dir: dir, Listen: listen, Topology: streams.Topology(streams.Options{})})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -163,43 +169,53 @@ func benchBoth(b *testing.B, window int) {
 		}, 0, window)
 	})
 	b.Run("separate", func(b *testing.B) {
-		url, pid := serveApart(b)
+		srv := serveApart(b, b.TempDir(), "")
+		defer srv.stop()
 		benchTurns(b, func(name string) *nats.Conn {
-			nc, err := Connect(ConnectOptions{URL: url, Name: name})
+			nc, err := Connect(ConnectOptions{URL: srv.url, Name: name})
 			if err != nil {
 				b.Fatal(err)
 			}
 			return nc
-		}, pid, window)
+		}, srv.cmd.Process.Pid, window)
 	})
 }
 
-// serveApart starts a server process and returns its address.
-func serveApart(b *testing.B) (url string, pid int) {
-	b.Helper()
+// apart is a server in a process of its own.
+type apart struct {
+	url string
+	cmd *exec.Cmd
+	in  io.Closer
+}
+
+// serveApart starts a server process on a store; addr may be empty.
+func serveApart(t testing.TB, dir, addr string) *apart {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serveEnv+"="+b.TempDir())
+	cmd.Env = append(os.Environ(), serveEnv+"="+dir, serveAddrEnv+"="+addr)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	b.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	return strings.TrimSpace(line), cmd.Process.Pid
+	return &apart{url: strings.TrimSpace(line), cmd: cmd, in: in}
+}
+
+// stop ends the server in order.
+func (a *apart) stop() {
+	_ = a.in.Close()
+	_ = a.cmd.Wait()
 }
 
 func benchTurns(b *testing.B, connect func(string) *nats.Conn, serverPID, concurrent int) {

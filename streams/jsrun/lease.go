@@ -20,7 +20,7 @@ type LeaseConfig struct {
 	JS      jetstream.JetStream
 	Cell    string
 	Service string
-	Holder  string
+	Holder  string // an id of this life of the process, used by no other
 	TTL     time.Duration // streams.LeaseTTL by default, at least 1 s
 	Logger  *slog.Logger
 }
@@ -134,8 +134,14 @@ func (l *Lease) renew() {
 	tick := time.NewTicker(l.cfg.TTL / 3)
 	defer tick.Stop()
 	for {
-		ctx, cancel := context.WithDeadline(l.ctx, limit)
+		// A renewal on its way is not cut off by Release: erase must know the
+		// sequence of the last one.
+		ctx, cancel := context.WithDeadline(context.WithoutCancel(l.ctx), limit)
 		select {
+		case <-l.ctx.Done():
+			cancel()
+			l.erase()
+			return
 		case <-ctx.Done():
 		case <-tick.C:
 		}
@@ -143,9 +149,6 @@ func (l *Lease) renew() {
 		seq, err := l.again(ctx)
 		cancel()
 		switch {
-		case l.ctx.Err() != nil:
-			l.erase()
-			return
 		case err == nil:
 			l.seq, limit = seq, before.Add(l.cfg.TTL*5/6)
 		case isConflict(err), !time.Now().Before(limit):

@@ -107,7 +107,11 @@ func (a *relay) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []sch
 	return out
 }
 
-func (a *relay) Next() schemas.Time { return a.next }
+func (a *relay) Next() schemas.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.next
+}
 
 func (a *relay) Snapshot(dst []byte) ([]byte, error) { return dst, nil }
 func (a *relay) Restore([]byte) error                { return nil }
