@@ -64,6 +64,7 @@ func (e *Executor) ask(out []schemas.Msg) []schemas.Msg {
 }
 
 func (e *Executor) question(j *job, op *schemas.Op, out []schemas.Msg) []schemas.Msg {
+	op.Trace = j.trace
 	out = e.emit(op, out)
 	e.asks[e.opID] = j
 	return out
@@ -80,9 +81,9 @@ func (e *Executor) start(now schemas.Time, j *job, rows []*job, op *schemas.Op, 
 	if j != nil && j.begun == 0 {
 		j.begun = now
 	}
+	op.Trace = traceOf(j)
 	out = e.emit(op, out)
 	e.op = opInFlight{id: e.opID, job: j, rows: rows}
-	out[len(out)-1].Trace = traceOf(j)
 	return out
 }
 

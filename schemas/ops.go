@@ -5,6 +5,9 @@ package schemas
 // hands it to its local handler and brings an OpDone with the same ID back.
 type Op struct {
 	ID uint64
+	// Trace is that of the turn which the operation is for; empty when it is for
+	// several turns or none.
+	Trace Trace
 
 	Open      *OpenOp
 	Prefill   *PrefillOp

@@ -112,9 +112,9 @@ func (l *Lineage) manyTurns(s *session) bool { return len(s.order) >= l.cfg.MaxT
 
 func (l *Lineage) ask(t *turn, op *schemas.Op, out []schemas.Msg) []schemas.Msg {
 	l.opID++
-	op.ID = l.opID
+	op.ID, op.Trace = l.opID, t.trace
 	l.asks[op.ID] = t
-	return append(out, schemas.Msg{Kind: schemas.KindOp, Op: op, Trace: t.trace})
+	return append(out, schemas.Msg{Kind: schemas.KindOp, Op: op})
 }
 
 // opDone continues a turn with the answer that it waited for.

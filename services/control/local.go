@@ -58,6 +58,9 @@ func (l *local) do(op *schemas.Op, done func(schemas.OpDone)) {
 		start := time.Now()
 		d := l.one(op)
 		d.ID, d.TookNS = op.ID, time.Since(start).Nanoseconds()
+		if l.cfg.OnOp != nil {
+			l.cfg.OnOp("lineage", op, start, &d)
+		}
 		done(d)
 	}
 	select {

@@ -34,15 +34,27 @@ type Config struct {
 
 	OnIn  func(service string, in *schemas.Msg)
 	OnOut func(service string, in, out *schemas.Msg)
+	// OnOp sees every operation outside the bus with its completion, from any goroutine.
+	OnOp func(service string, op *schemas.Op, start time.Time, done *schemas.OpDone)
+	// Actor is called with the service's actor before every message that it
+	// gets, in the goroutine that owns it.
+	Actor func(service string, a schemas.Actor)
 	// Stats is told of runners as they start, for metrics.
 	Stats func(service string, s *jsrun.Stats)
 }
 
-func (c *Config) hooks(service string) (func(*schemas.Msg), func(in, out *schemas.Msg)) {
+func (c *Config) hooks(service string, actor schemas.Actor) (func(*schemas.Msg), func(in, out *schemas.Msg)) {
 	var in func(*schemas.Msg)
 	var out func(a, b *schemas.Msg)
-	if c.OnIn != nil {
-		in = func(m *schemas.Msg) { c.OnIn(service, m) }
+	if c.OnIn != nil || c.Actor != nil {
+		in = func(m *schemas.Msg) {
+			if c.Actor != nil {
+				c.Actor(service, actor)
+			}
+			if c.OnIn != nil {
+				c.OnIn(service, m)
+			}
+		}
 	}
 	if c.OnOut != nil {
 		out = func(a, b *schemas.Msg) { c.OnOut(service, a, b) }
@@ -73,7 +85,7 @@ func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
 	if err != nil {
 		return err
 	}
-	in, out := cfg.hooks("lineage")
+	in, out := cfg.hooks("lineage", actor)
 	r, err := jsrun.New(jsrun.Config{
 		Conn: cfg.Conn, Topology: cfg.Topology, Actor: actor, Name: "lineage-" + cfg.ID, Logger: cfg.Logger, OnIn: in, OnOut: out,
 		Inputs: []streams.Input{
@@ -125,10 +137,11 @@ func Router(ctx context.Context, cfg Config) error {
 
 // route1 runs a router with one lease.
 func route1(ctx context.Context, cfg Config, epoch uint64) error {
-	in, out := cfg.hooks("router")
+	actor := route.New(route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax})
+	in, out := cfg.hooks("router", actor)
 	r, err := jsrun.New(jsrun.Config{
 		Conn: cfg.Conn, Topology: cfg.Topology, Name: "router-" + cfg.ID, Logger: cfg.Logger, OnIn: in, OnOut: out,
-		Actor: route.New(route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax}),
+		Actor: actor,
 		Inputs: []streams.Input{
 			{
 				Stream: streams.Ready, Filters: []string{schemas.ReadySubject(cfg.Cell, "*", "*", "*")}, Durable: "router-" + cfg.Cell,

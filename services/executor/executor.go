@@ -42,11 +42,14 @@ type Config struct {
 	StuckAfter time.Duration
 }
 
-// Hooks observe what the actor sees and sends; both may be nil.
+// Hooks observe what the actor sees and sends; all may be nil.
 type Hooks struct {
 	In  func(in *schemas.Msg)
 	Out func(in, out *schemas.Msg)
-	Op  func(op *schemas.Op, trace schemas.Trace, start time.Time, done *schemas.OpDone)
+	// Op sees every operation with its completion, from any goroutine.
+	Op func(op *schemas.Op, start time.Time, done *schemas.OpDone)
+	// Stats is told of the runner when it starts.
+	Stats func(s *jsrun.Stats)
 }
 
 // ErrStuck: an engine operation did not come back.
@@ -58,6 +61,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	eng = withFault(eng)
 	info, limits := eng.Info(), eng.Limits()
 	format := schemas.KVFormat{Engine: info.Engine, Version: info.Version, Numerics: info.Numerics, Layout: layoutVersion}
 	boot := newBoot()
@@ -88,7 +92,12 @@ func Run(ctx context.Context, cfg Config) error {
 		OnIn: cfg.Hooks.In, OnOut: cfg.Hooks.Out,
 		Local: func(op *schemas.Op, done func(schemas.OpDone)) {
 			if op.Tokens != nil || op.Delivered != nil {
-				go func() { done(ask.do(ctx, op)) }()
+				go func() {
+					start := time.Now()
+					d := ask.do(ctx, op)
+					e.observe(op, start, &d)
+					done(d)
+				}()
 				return
 			}
 			e.ops <- job{op, done}
@@ -96,6 +105,9 @@ func Run(ctx context.Context, cfg Config) error {
 	})
 	if err != nil {
 		return errors.Join(err, mem.Close(), eng.Close())
+	}
+	if cfg.Hooks.Stats != nil {
+		cfg.Hooks.Stats(runner.Stats())
 	}
 	engineCtx, stop := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
@@ -150,7 +162,13 @@ type engine struct {
 	ops        chan job
 	busySince  atomic.Int64 // nanoseconds since started; 0 while idle
 	stuckAfter time.Duration
-	hook       func(op *schemas.Op, trace schemas.Trace, start time.Time, done *schemas.OpDone)
+	hook       func(op *schemas.Op, start time.Time, done *schemas.OpDone)
+}
+
+func (e *engine) observe(op *schemas.Op, start time.Time, done *schemas.OpDone) {
+	if e.hook != nil {
+		e.hook(op, start, done)
+	}
 }
 
 type job struct {
@@ -168,9 +186,7 @@ func (e *engine) run(ctx context.Context) {
 			e.busySince.Store(max(1, start.Sub(e.started).Nanoseconds()))
 			d := e.worker.Do(j.op)
 			e.busySince.Store(0)
-			if e.hook != nil {
-				e.hook(j.op, schemas.Trace{}, start, &d)
-			}
+			e.observe(j.op, start, &d)
 			j.done(d)
 		}
 	}

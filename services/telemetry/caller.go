@@ -1,0 +1,85 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// Answered says how a request ended, as far as it came.
+type Answered struct {
+	Status  int    // HTTP
+	Code    string // of an error
+	Model   string
+	Session string
+	Stream  bool
+	First   time.Time // when the first token was there
+	Result  *schemas.Result
+}
+
+// Request begins the span of an HTTP request for a turn, below in when that is
+// set; without it the sampler decides. It returns the context that goes on with
+// the turn, and what ends the span. A nil Tracer passes in on.
+func (t *Tracer) Request(_ context.Context, route string, in schemas.Trace) (schemas.Trace, func(Answered)) {
+	if t == nil || in.Parent != "" && !sampled(in.Parent) {
+		return in, func(Answered) {}
+	}
+	operation := "chat"
+	if route == "/v1/completions" {
+		operation = "text_completion"
+	}
+	span := t.start(in, operation, trace.SpanKindServer, time.Now())
+	out := traceOf(span.SpanContext())
+	if !span.IsRecording() {
+		if in.Parent != "" {
+			out = in
+		}
+		return out, func(Answered) {}
+	}
+	return out, func(a Answered) {
+		span.SetName(operation + " " + a.Model)
+		span.SetAttributes(keyGenOp.String(operation), keyProvider.String(providerWeir), keyModel.String(a.Model), keyConversation.String(a.Session),
+			keyHTTPMethod.String("POST"), keyHTTPRoute.String(route), keyHTTPStatus.Int(a.Status), attribute.Bool("gen_ai.request.stream", a.Stream))
+		if !a.First.IsZero() {
+			span.AddEvent("first_token", trace.WithTimestamp(a.First))
+		}
+		if r := a.Result; r != nil {
+			span.SetAttributes(ofResult(r)...)
+			span.SetAttributes(keyJob.String(r.Job), keyTurn.String(r.Turn))
+		}
+		if a.Code != "" {
+			failed(span, a.Code)
+		}
+		span.End()
+	}
+}
+
+// Publish begins the span of publishing a turn, below in when that is set. It
+// returns the context for the message's header and what ends the span once the
+// publish is acknowledged. A nil Tracer passes in on.
+func (t *Tracer) Publish(in schemas.Trace, subject, id string, size int) (schemas.Trace, func(error)) {
+	if t == nil || in.Parent != "" && !sampled(in.Parent) {
+		return in, func(error) {}
+	}
+	tpl := templateOf(subject)
+	span := t.start(in, "send "+tpl, trace.SpanKindProducer, time.Now())
+	out := traceOf(span.SpanContext())
+	if !span.IsRecording() {
+		if in.Parent != "" {
+			out = in
+		}
+		return out, func(error) {}
+	}
+	span.SetAttributes(keySystem.String(systemNATS), keyOpType.String("send"), keyOpName.String("send"), keyDestination.String(subject),
+		keyTemplate.String(tpl), keyMessageID.String(id), keyBodySize.Int(size))
+	return out, func(err error) {
+		if err != nil {
+			failed(span, "publish")
+		}
+		span.End()
+	}
+}
