@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/assign"
 	"github.com/weir-dev/weir/services/turns"
-	"github.com/weir-dev/weir/services/up"
 	"github.com/weir-dev/weir/streams/jsrun"
 )
 
@@ -114,7 +114,7 @@ func (s *Stack) SetRoles(ctx context.Context, roles map[string]schemas.Role) err
 		return err
 	}
 	for id, role := range roles {
-		if err := up.Assign(ctx, nc, s.Ready.Cell, id, role, "e2e"); err != nil {
+		if err := assign.Role(ctx, nc, s.Ready.Cell, id, role, "e2e"); err != nil {
 			return err
 		}
 	}

@@ -35,6 +35,7 @@ type Options struct {
 	Cell    string
 	Node    string
 	ID      string
+	Role    string // first role of an executor that nobody has assigned one
 	Arena   string // folder of the shared KV memory
 	KVMem   int64
 
@@ -105,6 +106,11 @@ func (o *Options) Validate() error {
 	for _, f := range [...]struct{ name, v string }{{"--cell", o.Cell}, {"--node", o.Node}} {
 		if err := schemas.CheckID(f.name, f.v); err != nil {
 			errs = append(errs, err)
+		}
+	}
+	if o.Role != "" {
+		if err := (&schemas.Assignment{Header: schemas.H(), Role: schemas.Role(o.Role)}).Check(); err != nil {
+			bad("--role: %w", err)
 		}
 	}
 	if o.Context < 128 || o.Context > schemas.MaxTokens {

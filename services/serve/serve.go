@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/kvtier/hostmem"
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/assign"
 	"github.com/weir-dev/weir/services/control"
 	"github.com/weir-dev/weir/services/executor"
 	"github.com/weir-dev/weir/services/model"
@@ -45,6 +47,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w: --target names no service", ErrUsage)
 	}
 	if err := o.Validate(); err != nil {
+		return err
+	}
+	if err := o.name(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -232,8 +237,10 @@ func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
 }
 
 func (h *host) runExecutor(ctx context.Context, nc *nats.Conn) error {
-	if h.o.ID == "" {
-		return fmt.Errorf("%w: an executor needs --id", ErrUsage)
+	if h.o.Role != "" {
+		if err := assign.First(ctx, nc, h.o.Cell, h.o.ID, schemas.Role(h.o.Role), "weir serve"); err != nil {
+			return err
+		}
 	}
 	return executor.Run(ctx, executor.Config{
 		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log,

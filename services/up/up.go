@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/assign"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/services/proc"
 	"github.com/weir-dev/weir/services/serve"
@@ -333,7 +334,7 @@ func (s *stack) waitReady(ctx context.Context, cs []*child) error {
 	for _, c := range cs {
 		if c.role != "control" && c.role != "tier" {
 			missing[c.id] = schemas.Role(c.role)
-			if err := Assign(ctx, s.nc, s.o.Cell, c.id, schemas.Role(c.role), "weir up"); err != nil {
+			if err := assign.Role(ctx, s.nc, s.o.Cell, c.id, schemas.Role(c.role), "weir up"); err != nil {
 				return err
 			}
 		}

@@ -19,7 +19,7 @@ func root() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", serve.ErrUsage, err) })
-	c.AddCommand(upCommand(), serveCommand(), opscmd.Roles(), opscmd.Dead(), opscmd.Doctor())
+	c.AddCommand(upCommand(), serveCommand(), opscmd.Roles(), opscmd.Dead(), opscmd.Doctor(), opscmd.Probe())
 	return c
 }
 
@@ -54,6 +54,7 @@ func serveCommand() *cobra.Command {
 	o.Flags(f)
 	f.StringSliceVar(&o.Targets, "target", nil, "services to run, separated by commas")
 	f.StringVar(&o.NATS, "nats", "nats://127.0.0.1:4222", "URL of NATS; with target nats, the address to listen on")
-	f.StringVar(&o.ID, "id", "", "id of this instance; an executor's id in role assignments")
+	f.StringVar(&o.ID, "id", "", "id of this instance; an executor's id in role assignments (default for an executor: the host's name)")
+	f.StringVar(&o.Role, "role", "", "first role of an executor that has none assigned: prefill, decode, mixed or standby")
 	return c
 }

@@ -1,0 +1,100 @@
+// Package assign reads and writes executors' roles in the ROLE stream. An
+// assignment's sequence there is its epoch; every write names the one that it
+// replaces, so that of two writers one is refused.
+package assign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/streams"
+)
+
+// Tries of Role and First, and the pause between them: the stream may not be
+// there yet, or another writer was faster.
+const (
+	tries = 50
+	pause = 50 * time.Millisecond
+)
+
+// Role writes an executor's role, unless it has it already. Another writer who
+// is faster makes it try again, a few times.
+func Role(ctx context.Context, nc *nats.Conn, cell, executor string, role schemas.Role, by string) error {
+	return attempt(ctx, nc, executor, role, func(js jetstream.JetStream) error {
+		a, seq, err := Read(ctx, js, cell, executor)
+		if err != nil || (a != nil && a.Role == role && len(a.Classes) == 0) {
+			return err
+		}
+		_, err = Write(ctx, js, cell, executor, &schemas.Assignment{Header: schemas.H(), Role: role, By: by, Reason: "set by " + by}, seq)
+		return err
+	})
+}
+
+// First gives an executor a role if it has none. A role that somebody assigned
+// before stays, so an executor that starts again does not undo it.
+func First(ctx context.Context, nc *nats.Conn, cell, executor string, role schemas.Role, by string) error {
+	return attempt(ctx, nc, executor, role, func(js jetstream.JetStream) error {
+		a, seq, err := Read(ctx, js, cell, executor)
+		if err != nil || a != nil {
+			return err
+		}
+		_, err = Write(ctx, js, cell, executor, &schemas.Assignment{Header: schemas.H(), Role: role, By: by, Reason: "first role"}, seq)
+		return err
+	})
+}
+
+// attempt repeats f until it succeeds, with a bound.
+func attempt(ctx context.Context, nc *nats.Conn, executor string, role schemas.Role, f func(jetstream.JetStream) error) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		if err = f(js); err == nil {
+			return nil
+		}
+		if try >= tries || ctx.Err() != nil {
+			return fmt.Errorf("assigning %s to %s: %w", role, executor, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Read returns an executor's assignment and its epoch; nil and 0 when it has none.
+func Read(ctx context.Context, js jetstream.JetStream, cell, executor string) (*schemas.Assignment, uint64, error) {
+	s, err := js.Stream(ctx, streams.Role)
+	if err != nil {
+		return nil, 0, err
+	}
+	m, err := s.GetLastMsgForSubject(ctx, schemas.RoleSubject(cell, executor))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	a := &schemas.Assignment{}
+	return a, m.Sequence, schemas.Decode(m.Data, a)
+}
+
+// Write publishes an assignment if seq is still the last one, and returns its epoch.
+func Write(ctx context.Context, js jetstream.JetStream, cell, executor string, a *schemas.Assignment, seq uint64) (uint64, error) {
+	body, err := schemas.Encode(a)
+	if err != nil {
+		return 0, err
+	}
+	ack, err := js.Publish(ctx, schemas.RoleSubject(cell, executor), body, jetstream.WithExpectLastSequencePerSubject(seq))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
