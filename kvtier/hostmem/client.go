@@ -23,6 +23,7 @@ type Options struct {
 	// asks the daemon. 0 means 16, negative none; the daemon caps it to 1/128 of the pool.
 	Cache int
 	// Wait bounds Reserve when the pool is full or the daemon is away. 0 means 250 ms.
+	// Negative: do not wait for room, only (at most 2 s) for the daemon's answer.
 	Wait time.Duration
 	// Now is the clock of last use in unix nanoseconds; nil means the wall clock.
 	Now func() int64

@@ -24,12 +24,15 @@ func (c *Client) Reserve(ctx context.Context, n int) ([]Slot, error) {
 	if int64(n) > c.slots {
 		return nil, fmt.Errorf("%w: %d slots asked for, the pool has %d", ErrFull, n, c.slots)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opt.Wait)
+	patience := c.opt.Wait
+	if patience < 0 {
+		patience = ioTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	deadline, _ := ctx.Deadline()
 	refs := c.out.fromCache(n)
 	for len(refs) < n {
-		more, err := c.out.ask(ctx, min(n-len(refs), maxRefs), time.Until(deadline))
+		more, err := c.out.ask(ctx, min(n-len(refs), maxRefs), c.room(ctx))
 		refs = append(refs, more...)
 		if errors.Is(err, errLink) && ctx.Err() == nil {
 			continue
@@ -46,6 +49,17 @@ func (c *Client) Reserve(ctx context.Context, n int) ([]Slot, error) {
 		slots[i] = Slot{c: c, id: uint32(r[0]), gen: r[1]}
 	}
 	return slots, nil
+}
+
+// room is how long the daemon may let a reservation wait for room: less than what
+// is left of ctx, so that its refusal arrives in time.
+func (c *Client) room(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok || c.opt.Wait < 0 {
+		return 0
+	}
+	left := time.Until(deadline)
+	return max(0, left-left/4)
 }
 
 // Seal publishes the block in a slot: from its return on, every client finds it.

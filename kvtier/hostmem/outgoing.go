@@ -186,7 +186,7 @@ func (o *outgoing) request(ctx context.Context, n int, wait time.Duration) (uint
 	o.waiters[o.lastID] = answer
 	o.requests = append(o.requests, message{
 		Op: opReserve, ID: o.lastID, N: n, Extra: max(0, o.cacheMax-len(o.cache)),
-		WaitMS: max(0, (wait - wait/4).Milliseconds()), // the daemon's "full" must arrive before the wait ends here
+		WaitMS: wait.Milliseconds(),
 	})
 	o.wake()
 	return o.lastID, answer, nil

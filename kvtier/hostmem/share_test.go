@@ -85,7 +85,7 @@ func TestReservationWaitsForARelease(t *testing.T) {
 func TestUnusedReservationsAreGivenUp(t *testing.T) {
 	dir := shortDir(t)
 	d := startDaemon(t, dir, 4<<20)
-	hoarder := attach(t, dir, "h", func(o *Options) { o.Wait = 400 * time.Millisecond })
+	hoarder := attach(t, dir, "h", func(o *Options) { o.Wait = -1 })
 	slots, err := hoarder.Reserve(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)

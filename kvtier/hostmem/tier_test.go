@@ -192,7 +192,7 @@ func TestFullPoolRefusesThenEvictsLeafFirst(t *testing.T) {
 	now := int64(0)
 	clock := func(o *Options) {
 		o.Now = func() int64 { now++; return now }
-		o.Wait, o.Cache = 400*time.Millisecond, -1
+		o.Wait, o.Cache = -1, -1
 	}
 	c := attach(t, dir, "w", clock)
 	n := c.Capacity()
