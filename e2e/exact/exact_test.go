@@ -1,0 +1,41 @@
+package exact
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/e2e/stack"
+)
+
+// TestExact runs the matrix; -short leaves out the long prompts of llama.cpp and
+// half of the rest.
+func TestExact(t *testing.T) {
+	for _, o := range Matrix(testing.Short()) {
+		t.Run(o.Engine+"-"+o.Preset, func(t *testing.T) {
+			if o.Engine == "llama" && stack.Libraries() == "" {
+				t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+			defer cancel()
+			o.Emit = func(out *Outcome) {
+				line, err := json.Marshal(out)
+				t.Logf("%s %v", line, err)
+				if !out.Same() {
+					t.Errorf("%v: tokens equal: %v, cached %d, the reference found %d; %s", out.Case, out.TokensEqual, out.Cached, out.WantCached, out.Problem)
+				}
+				if !out.KVEqual() {
+					t.Errorf("%v: %d of %d blocks differ", out.Case, out.BlocksOff, out.Blocks)
+				}
+			}
+			got, err := Run(ctx, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := len(o.Prompts) * len(o.Samplings) * len(o.Conditions); len(got) != want {
+				t.Errorf("%d outcomes, want %d", len(got), want)
+			}
+		})
+	}
+}
