@@ -16,6 +16,15 @@ type Config struct {
 	// TickNS is how often liveness and deadlines are looked at. 100 ms.
 	TickNS int64
 
+	// PauseNS: a step that comes so much later than it was asked for means that
+	// this process stood still, so silence of executors says nothing. 1 s.
+	PauseNS int64
+	// ForgetNS: an executor that is away for so long is forgotten. 5 min.
+	ForgetNS int64
+	// MaxExecutors bounds known executors; a cell has 256. Heartbeats of more are
+	// counted as ignored. 1,024.
+	MaxExecutors int
+
 	// MaxDeaths: a turn that ended so many executors is not tried again. 2.
 	MaxDeaths int
 	// MaxErrors: a turn that an engine refused so often has failed. 3.
@@ -43,6 +52,9 @@ func (c *Config) defaults() {
 	set(&c.GraceNS, 1_500_000_000)
 	set(&c.HeartbeatNS, 500_000_000)
 	set(&c.TickNS, 100_000_000)
+	set(&c.PauseNS, 1_000_000_000)
+	set(&c.ForgetNS, 300_000_000_000)
+	set(&c.MaxExecutors, 1024)
 	set(&c.MaxDeaths, 2)
 	set(&c.MaxErrors, 3)
 	set(&c.MaxAttempts, 32)

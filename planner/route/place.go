@@ -13,18 +13,27 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		return out
 	}
 	kept := r.waiting[:0:0]
+	scanned, noEmpty := 0, false
 	for i, t := range r.waiting {
-		if i >= r.cfg.ScanMax {
+		if scanned >= r.cfg.ScanMax {
 			kept = append(kept, r.waiting[i:]...)
 			break
 		}
-		if t.attempt > 0 && t.state == stateWaiting && !r.settled(now) {
+		if t.alone && noEmpty {
+			// After a death thousands of turns may wait for an executor of their own;
+			// they must not keep the scan from the others.
+			kept = append(kept, t)
+			continue
+		}
+		scanned++
+		if t.old && !r.settled(now) {
 			kept = append(kept, t)
 			continue
 		}
 		var ok bool
 		if out, ok = r.placeOne(now, t, out); !ok {
 			kept = append(kept, t)
+			noEmpty = noEmpty || t.alone
 		}
 	}
 	r.waiting = kept
@@ -35,7 +44,7 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 func (r *Router) anyRoom() bool {
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if x.alive && x.alone == nil && (r.decodeRoom(x) || r.prefillRoom(x, 0)) {
+		if x.open() && (r.decodeRoom(x) || r.prefillRoom(x, 0) || x.reserved != nil && x.empty()) {
 			return true
 		}
 	}
@@ -48,8 +57,10 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 		if x == nil {
 			return out, false
 		}
-		x.alone, x.reserved = t, false
-		t.local = true
+		if t.keeps != nil {
+			t.keeps.reserved, t.keeps = nil, nil
+		}
+		x.alone, t.local = t, true
 		return r.put(now, t, schemas.StageDecode, x, nil, out), true
 	}
 	need := t.need()
@@ -78,7 +89,8 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 // put places one stage. then is the executor that will decode after a prefill.
 func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *executor, out []schemas.Msg) []schemas.Msg {
 	if !t.handed {
-		t.attempt++ // a hand-over from prefill to decode is the same attempt
+		t.used++ // a hand-over from prefill to decode is the same attempt
+		t.attempt = t.used
 	}
 	t.handed = false
 	t.state, t.stage, t.exec, t.decodeOn, t.placedAt, t.missing = statePlaced, stage, x, then, now, 0
@@ -104,16 +116,19 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 	})
 }
 
+// open: it may get new work at all.
+func (x *executor) open() bool { return x.alive && !x.closed && x.alone == nil }
+
 // prefillRoom: one job always, more while few tokens wait.
 func (r *Router) prefillRoom(x *executor, need int) bool {
-	if !x.role.Takes(schemas.StagePrefill) || x.reserved || len(x.prefills) >= r.cfg.PrefillJobs {
+	if !x.role.Takes(schemas.StagePrefill) || x.reserved != nil || len(x.prefills) >= r.cfg.PrefillJobs {
 		return false
 	}
 	return len(x.prefills) == 0 || x.tokens+need <= r.cfg.PrefillTokens
 }
 
 func (r *Router) decodeRoom(x *executor) bool {
-	return x.role.Takes(schemas.StageDecode) && !x.reserved && len(x.decodes) < x.slots
+	return x.role.Takes(schemas.StageDecode) && x.reserved == nil && len(x.decodes) < x.slots
 }
 
 // seconds is the cost of a prefill on x: what waits there and the turn itself, at
@@ -131,7 +146,7 @@ func (r *Router) cheapestPrefill(t *turn) *executor {
 	var best *executor
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.alive || x.alone != nil || x.context <= t.ready.Prompt.N || !r.prefillRoom(x, t.need()) {
+		if !x.open() || x.context <= t.ready.Prompt.N || !r.prefillRoom(x, t.need()) {
 			continue
 		}
 		if best == nil || r.seconds(x, t.need()) < r.seconds(best, t.need()) {
@@ -146,7 +161,7 @@ func (r *Router) freestDecode(t *turn) *executor {
 	var best *executor
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.alive || x.alone != nil || x.context <= t.ready.Prompt.N || !r.decodeRoom(x) {
+		if !x.open() || x.context <= t.ready.Prompt.N || !r.decodeRoom(x) {
 			continue
 		}
 		if best == nil || len(x.decodes)*best.slots < len(best.decodes)*x.slots {
@@ -173,19 +188,22 @@ func (r *Router) emptyFor(t *turn) *executor {
 	reserved := false
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.alive || x.alone != nil || !x.role.Takes(schemas.StageDecode) || x.context <= t.ready.Prompt.N {
+		if !x.open() || !x.role.Takes(schemas.StageDecode) || x.context <= t.ready.Prompt.N {
 			continue
 		}
 		if x.empty() {
 			return x
 		}
-		reserved = reserved || x.reserved
+		if x.reserved != nil {
+			reserved = true
+			continue
+		}
 		if keep == nil || len(x.decodes) < len(keep.decodes) {
 			keep = x
 		}
 	}
 	if keep != nil && !reserved {
-		keep.reserved = true
+		keep.reserved, t.keeps = t, keep
 	}
 	return nil
 }

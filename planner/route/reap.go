@@ -18,11 +18,19 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 	x := r.execs[h.Executor]
 	if h.Dead {
 		if x != nil && (h.Boot == "" || h.Boot == x.boot) && x.alive {
+			x.gone = x.boot
 			out = r.lost(now, x, !h.Outside, h.Cause, out)
 		}
 		return out
 	}
+	if x != nil && h.Boot == x.gone && h.Boot != "" {
+		return out // sent before that life ended
+	}
 	if x == nil {
+		if len(r.execs) >= r.cfg.MaxExecutors {
+			r.counts.Ignored++
+			return out
+		}
 		x = &executor{id: h.Executor, prefills: map[string]*turn{}, decodes: map[string]*turn{}}
 		r.execs[h.Executor] = x
 		i := sort.SearchStrings(r.ids, h.Executor)
@@ -30,10 +38,14 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 		copy(r.ids[i+1:], r.ids[i:])
 		r.ids[i] = h.Executor
 	}
-	if x.boot != "" && x.boot != h.Boot && x.alive {
-		// A new life without word from a supervisor: the old one ended by itself.
-		out = r.lost(now, x, true, "the process started again", out)
+	if x.boot != "" && x.boot != h.Boot {
+		x.gone = x.boot
+		if x.alive {
+			// A new life without word from a supervisor: the old one ended by itself.
+			out = r.lost(now, x, true, "the process started again", out)
+		}
 	}
+	x.closed = false
 	x.boot, x.role, x.epoch, x.slots, x.context, x.lastHB, x.alive = h.Boot, h.Role, h.Epoch, h.Slots, h.Context, now, true
 	if h.PrefillTPS > 0 {
 		x.tps = h.PrefillTPS
@@ -56,11 +68,13 @@ func (r *Router) compare(now schemas.Time, x *executor, h *schemas.Heartbeat, ou
 			out = append(out, r.cancelMsg(x.id, j.Job, j.Attempt, "an older attempt"))
 			continue
 		case t.state == stateWaiting && !r.settled(now),
-			t.state == statePlaced && j.Attempt >= t.attempt && (t.exec != x || t.stage != j.Stage):
+			t.state == statePlaced && later(t, x, j):
 			r.adopt(now, t, x, j)
 		}
-		held[j.Job] = true
-		t.missing = 0
+		if t.exec == x {
+			held[j.Job] = true
+			t.missing = 0
+		}
 	}
 	for _, t := range r.onExecutor(x) {
 		if held[t.ready.Job] || int64(now-t.placedAt) < 2*r.cfg.HeartbeatNS {
@@ -74,12 +88,27 @@ func (r *Router) compare(now schemas.Time, x *executor, h *schemas.Heartbeat, ou
 	return out
 }
 
+// later reports whether what an executor holds comes after what the router knows.
+// Within an attempt prefill comes before decode, so a heartbeat that was sent
+// before the hand-over says nothing.
+func later(t *turn, x *executor, j schemas.Held) bool {
+	if j.Attempt != t.attempt {
+		return j.Attempt > t.attempt
+	}
+	if t.stage != j.Stage {
+		return j.Stage == schemas.StageDecode
+	}
+	return t.exec != x
+}
+
 // adopt takes over a placement that the executor knows and this router does not:
 // after a restart of the router, or when a done was lost.
 func (r *Router) adopt(now schemas.Time, t *turn, x *executor, j schemas.Held) {
 	r.release(t)
 	r.unwait(t)
 	t.state, t.stage, t.exec, t.attempt, t.placedAt = statePlaced, j.Stage, x, j.Attempt, now
+	// An executor that was silent for long may hold an attempt from before others.
+	t.used, t.handed = max(t.used, j.Attempt), false
 	if j.Stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t
 		x.tokens += t.need()
@@ -113,8 +142,11 @@ func (r *Router) lost(now schemas.Time, x *executor, guilty bool, cause string, 
 			t.decodeOn = nil
 		}
 	}
-	x.prefills, x.decodes, x.tokens, x.alone, x.reserved = map[string]*turn{}, map[string]*turn{}, 0, nil, false
-	x.alive = false
+	x.prefills, x.decodes, x.tokens, x.alone = map[string]*turn{}, map[string]*turn{}, 0, nil
+	if x.reserved != nil {
+		x.reserved.keeps, x.reserved = nil, nil
+	}
+	x.alive, x.closed = false, false
 	if guilty {
 		r.counts.Deaths++
 	}
@@ -150,9 +182,10 @@ func (r *Router) reap(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 			}
 		}
 	}
+	r.forgetExecutors(now)
 	var late []*turn
 	for _, t := range r.turns {
-		if t.state == stateFailing && int64(now-t.failAt) > 10*r.cfg.TickNS || t.state != stateFailing && t.ready.DeadlineNS > 0 && int64(now) > t.ready.DeadlineNS {
+		if t.state == stateFailing && !r.busGone && int64(now-t.failAt) > 10*r.cfg.TickNS || t.state != stateFailing && t.ready.DeadlineNS > 0 && int64(now) > t.ready.DeadlineNS {
 			late = append(late, t)
 		}
 	}
@@ -169,4 +202,18 @@ func (r *Router) reap(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		out = r.fail(now, t, &schemas.Failure{Code: schemas.CodeDeadline, Message: "the turn's deadline has passed while " + where}, out)
 	}
 	return out
+}
+
+// forgetExecutors removes executors that have been away for long, so that a cell
+// whose executors get new names does not fill the map.
+func (r *Router) forgetExecutors(now schemas.Time) {
+	kept := r.ids[:0]
+	for _, id := range r.ids {
+		if x := r.execs[id]; !x.alive && int64(now-x.lastHB) > r.cfg.ForgetNS {
+			delete(r.execs, id)
+			continue
+		}
+		kept = append(kept, id)
+	}
+	r.ids = kept
 }

@@ -25,16 +25,19 @@ type turn struct {
 	decodeOn *executor     // where a decode slot is kept for it while it is in prefill
 	boot     string        // life of decodeOn when the slot was taken
 	attempt  int           // of the last placement; 0 before the first
+	used     int           // highest attempt that any router may have used
 	placedAt schemas.Time
 	missing  int // heartbeats in a row that lack it
 
+	old       bool // admitted before this router started
 	handed    bool // prefilled, and waiting for a decode slot
 	evicted   bool // what lineage took for known was not in the tier
 	tries     int  // placements that came back
 	deaths    int
 	errors    int
 	alone     bool
-	local     bool // compute everything on the decode executor
+	keeps     *executor // kept free of new work until this alone turn can have it
+	local     bool      // compute everything on the decode executor
 	prefillOn string
 	cached    int
 
@@ -67,6 +70,7 @@ const blockTokens = 64
 type executor struct {
 	id      string
 	boot    string
+	gone    string // the life that ended last: its heartbeats may still be under way
 	role    schemas.Role
 	epoch   uint64
 	slots   int
@@ -74,12 +78,13 @@ type executor struct {
 	tps     float64 // prefill tokens per second, measured
 	lastHB  schemas.Time
 	alive   bool
+	closed  bool // it sent a job back: nothing is placed here before its next heartbeat
 
 	prefills map[string]*turn // placed for prefill
 	decodes  map[string]*turn // placed for decode, or a slot kept
 	tokens   int              // uncached tokens in prefills
 	alone    *turn            // a turn that has the executor to itself
-	reserved bool             // an alone turn waits for it to become empty
+	reserved *turn            // an alone turn that waits for it to become empty
 }
 
 func (x *executor) empty() bool { return len(x.prefills) == 0 && len(x.decodes) == 0 }
@@ -102,7 +107,7 @@ type Router struct {
 
 // Counts are totals since the start.
 type Counts struct {
-	Placed, Replaced, Returned, Poisoned, Failed, Finished, Deaths, Silent, Lost uint64
+	Placed, Replaced, Returned, Poisoned, Failed, Finished, Deaths, Silent, Lost, Ignored uint64
 }
 
 // New makes a router that knows nothing yet.
@@ -124,7 +129,11 @@ func (r *Router) Load() (waiting, placed int) {
 // Step handles one message.
 func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
 	if r.started == 0 {
-		r.started, r.busBack = now, now
+		r.started, r.busBack, r.tickAt = now, now, now
+	}
+	if int64(now-r.tickAt) > r.cfg.PauseNS {
+		// This process stood still: the heartbeats of that time are still to be read.
+		r.busBack = now
 	}
 	switch in.Kind {
 	case schemas.KindReady:
@@ -186,9 +195,11 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 	}
 	t = &turn{ready: m, seq: in.Seq, trace: in.Trace, order: r.next, stage: schemas.StagePrefill}
 	if m.AdmittedNS < int64(r.started) {
-		// Earlier routers may have tried it. Attempts only grow, and no router
-		// tries more often than four times a second over a turn's life.
-		t.attempt = 8 + int(4*max(0, int64(now)-m.AdmittedNS)/1_000_000_000)
+		// Earlier routers may have tried it, each at most MaxAttempts times, and
+		// each but the first only after its grace. So this one starts above them
+		// all: an attempt that was used twice would be taken for a duplicate by the
+		// streams, and frames of a lower one would be dropped by readers.
+		t.used = r.cfg.MaxAttempts * (2 + int(max(0, int64(now)-m.AdmittedNS)/r.cfg.GraceNS))
 		t.stage = schemas.StageDecode // what is missing in the tier is found out there
 	}
 	r.next++
@@ -237,6 +248,9 @@ func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []sc
 	if t == nil || d.Attempt != t.attempt || t.state == stateFailing {
 		return out
 	}
+	if t.state == stateWaiting && (d.Outcome == schemas.OutcomeReturned || d.Outcome == schemas.OutcomeFailed) {
+		return out // told twice, or by an executor that had lost the turn already
+	}
 	switch d.Outcome {
 	case schemas.OutcomePrefilled:
 		return r.prefilled(now, t, d, out)
@@ -250,6 +264,10 @@ func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []sc
 			r.release(t)
 			t.local = t.evicted || t.prefillOn != ""
 			t.stage, t.evicted = schemas.StagePrefill, true
+		} else if x := r.execs[d.Executor]; x != nil {
+			// Its role or its queue differs from what its last heartbeat said. Placing
+			// the turn there again at once would use up its attempts in milliseconds.
+			x.closed = true
 		}
 		return r.again(now, t, out)
 	case schemas.OutcomeFailed:
@@ -342,6 +360,9 @@ func (r *Router) release(t *turn) {
 		}
 	}
 	t.exec, t.decodeOn = nil, nil
+	if t.keeps != nil {
+		t.keeps.reserved, t.keeps = nil, nil
+	}
 }
 
 // fail ends a turn with a failure. The executor that works on it is told.
