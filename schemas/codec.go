@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // Version is the version of the contract. Every message carries it as "v".
@@ -86,8 +87,12 @@ func DecodeBody(b []byte, t *Turn) error {
 	return t.Check()
 }
 
-// strict decodes without accepting unknown fields or trailing data.
+// strict decodes without accepting unknown fields, trailing data or broken text.
 func strict(b []byte, v any) error {
+	if !utf8.Valid(b) {
+		// encoding/json would put U+FFFD in its place without a word.
+		return fmt.Errorf("%w: %T: not valid UTF-8", ErrMessage, v)
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
