@@ -154,7 +154,7 @@ func (l *Lineage) render(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	if t.model = l.model(m.Model); t.model == nil {
 		return l.refuse(now, t, schemas.CodeModel, fmt.Sprintf("model %q is not served here", m.Model), "model", out)
 	}
-	if f := checkBody(m); f != nil {
+	if f := checkBody(m, t.model); f != nil {
 		return l.refuse(now, t, f.Code, f.Message, f.Param, out)
 	}
 	t.base = t.branch.log
@@ -212,10 +212,8 @@ func (l *Lineage) tokensGiven(now schemas.Time, t *turn, toks schemas.Tokens, ou
 	if t.msg.ResponseFormat != nil || t.msg.Grammar != "" {
 		return l.refuse(now, t, schemas.CodeInvalid, "a constrained answer needs messages or a text prompt", "response_format", out)
 	}
-	for i, id := range toks {
-		if id < 0 || int(id) >= t.model.Size {
-			return l.refuse(now, t, schemas.CodeInvalid, fmt.Sprintf("token %d is %d, the model has tokens 0 to %d", i, id, t.model.Size-1), "weir.input_tokens", out)
-		}
+	if at, id := outside(toks, t.model); at >= 0 {
+		return l.refuse(now, t, schemas.CodeInvalid, fmt.Sprintf("token %d is %d, the model has tokens 0 to %d", at, id, t.model.Size-1), "weir.input_tokens", out)
 	}
 	log := &logbook{Tokens: toks}
 	if base := t.base; base != nil {
@@ -292,6 +290,9 @@ func (l *Lineage) publish(now schemas.Time, t *turn, log *logbook, grammar strin
 	t.log, t.state = log, turnReady
 	if t.result != nil {
 		return l.ended(now, t, t.result, out)
+	}
+	if d := t.msg.Weir.DeadlineNS; d > 0 && d <= int64(now) && !t.published {
+		return l.refuse(now, t, schemas.CodeDeadline, "weir.deadline_ns had passed before the turn could start", "weir.deadline_ns", out)
 	}
 	l.counts.Admitted++
 	out = l.branchChange(now, t, schemas.BranchRunning, out)

@@ -3,15 +3,20 @@ package lineage
 import (
 	"encoding/json"
 	"fmt"
+	"sort"
+	"strconv"
 
 	"github.com/weir-dev/weir/schemas"
 )
 
-// checkBody reports what weir cannot honour, by OpenAI's name of the field.
-func checkBody(m *schemas.Turn) *schemas.Failure {
-	invalid := func(param, format string, args ...any) *schemas.Failure {
-		return &schemas.Failure{Code: schemas.CodeInvalid, Param: param, Message: fmt.Sprintf(format, args...)}
-	}
+func invalid(param, format string, args ...any) *schemas.Failure {
+	return &schemas.Failure{Code: schemas.CodeInvalid, Param: param, Message: fmt.Sprintf(format, args...)}
+}
+
+// checkBody reports what weir or the model cannot honour, by OpenAI's name of the
+// field. What can be told without rendering is told here, so that a request that
+// cannot succeed costs no more than reading it.
+func checkBody(m *schemas.Turn, model *Model) *schemas.Failure {
 	inputs := 0
 	for _, have := range [...]bool{len(m.Messages) > 0, len(m.Prompt) > 0, len(m.Weir.InputTokens) > 0} {
 		if have {
@@ -35,13 +40,21 @@ func checkBody(m *schemas.Turn) *schemas.Failure {
 		return invalid("audio", "audio output is not supported")
 	case len(m.Functions) > 0 && string(m.Functions) != "null":
 		return invalid("functions", "functions is deprecated and not supported, use tools")
-	case len(m.LogitBias) > 1024:
-		return invalid("logit_bias", "logit_bias has %d entries, at most 1024", len(m.LogitBias))
-	}
-	for id, v := range m.LogitBias {
-		if v < -100 || v > 100 {
-			return invalid("logit_bias", "logit_bias of token %s is %v, allowed are -100 to 100", id, v)
+	case len(m.Messages) > model.Context:
+		// Every message renders to a token or more.
+		return &schemas.Failure{
+			Code: schemas.CodeTooLong, Param: "messages",
+			Message: fmt.Sprintf("this model's context is %d tokens, %d messages cannot fit", model.Context, len(m.Messages)),
 		}
+	}
+	if f := checkBias(m, model); f != nil {
+		return f
+	}
+	if f := checkTools(m); f != nil {
+		return f
+	}
+	if at, id := outside(m.Weir.ForceOutput, model); at >= 0 {
+		return invalid("weir.force_output", "weir.force_output[%d] is %d, the model has tokens 0 to %d", at, id, model.Size-1)
 	}
 	if len(m.Modalities) > 0 && string(m.Modalities) != "null" {
 		var mods []string
@@ -53,6 +66,39 @@ func checkBody(m *schemas.Turn) *schemas.Failure {
 		return invalid("logprobs", "%s", err.Error())
 	}
 	return nil
+}
+
+// maxBias bounds the entries of logit_bias; they cost time at every token.
+const maxBias = 1024
+
+func checkBias(m *schemas.Turn, model *Model) *schemas.Failure {
+	if len(m.LogitBias) > maxBias {
+		return invalid("logit_bias", "logit_bias has %d entries, at most %d", len(m.LogitBias), maxBias)
+	}
+	ids := make([]string, 0, len(m.LogitBias))
+	for id := range m.LogitBias {
+		ids = append(ids, id)
+	}
+	sort.Strings(ids) // the same request gets the same answer
+	for _, id := range ids {
+		if n, err := strconv.Atoi(id); err != nil || n < 0 || n >= model.Size {
+			return invalid("logit_bias", "logit_bias names token %.20q, the model has tokens 0 to %d", id, model.Size-1)
+		}
+		if v := m.LogitBias[id]; v < -100 || v > 100 {
+			return invalid("logit_bias", "logit_bias of token %s is %v, allowed are -100 to 100", id, v)
+		}
+	}
+	return nil
+}
+
+// outside finds a token that the model does not have; at is -1 when there is none.
+func outside(toks schemas.Tokens, model *Model) (at int, id int32) {
+	for i, id := range toks {
+		if id < 0 || int(id) >= model.Size {
+			return i, id
+		}
+	}
+	return -1, 0
 }
 
 // logprobs is 0 when none are wanted, else 1 plus the number of alternatives.
