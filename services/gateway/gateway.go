@@ -53,10 +53,21 @@ type Options struct {
 	Metrics    http.Handler
 	// Span, when set, begins the gateway's span of a request, a child of in when
 	// that is set. It returns the context that goes on with the turn, and a
-	// function that ends the span with the HTTP status and the error code.
-	Span   func(ctx context.Context, endpoint string, in schemas.Trace) (schemas.Trace, func(status int, code string))
+	// function that ends the span.
+	Span   func(endpoint string, in schemas.Trace) (schemas.Trace, func(Answered))
 	Logger *slog.Logger
 	Turns  turns.Options
+}
+
+// Answered says how a request ended, as far as it came.
+type Answered struct {
+	Status  int    // HTTP
+	Code    string // of an error
+	Model   string
+	Session string
+	Stream  bool
+	First   time.Time // when the first token was there
+	Result  *schemas.Result
 }
 
 func (o *Options) defaults() {
@@ -85,9 +96,7 @@ func (o *Options) defaults() {
 		o.MaxBodies = 256 << 20
 	}
 	if o.Span == nil {
-		o.Span = func(_ context.Context, _ string, in schemas.Trace) (schemas.Trace, func(int, string)) {
-			return in, func(int, string) {}
-		}
+		o.Span = func(_ string, in schemas.Trace) (schemas.Trace, func(Answered)) { return in, func(Answered) {} }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

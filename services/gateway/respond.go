@@ -32,9 +32,9 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, a api) {
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
 	x := &exchange{g: g, w: w, rc: http.NewResponseController(w), began: began}
-	trace, end := g.o.Span(r.Context(), a.String(), traceOf(r.Header))
+	trace, end := g.o.Span(a.String(), traceOf(r.Header))
 	status, code := x.run(r, a, trace)
-	end(status, code)
+	end(x.answered(status, code))
 	g.metrics.done(a, status, code, began, x.first)
 }
 
@@ -47,6 +47,15 @@ type exchange struct {
 	began time.Time
 	first time.Time // when the first token was there
 	sse   *sse      // once the response is a stream
+	res   *schemas.Result
+}
+
+func (x *exchange) answered(status int, code string) Answered {
+	out := Answered{Status: status, Code: code, First: x.first, Result: x.res}
+	if x.c != nil {
+		out.Model, out.Session, out.Stream = x.c.model, x.c.session, x.c.stream
+	}
+	return out
 }
 
 // run returns the HTTP status and the error code, also those that were only sent
@@ -79,6 +88,7 @@ func (x *exchange) run(r *http.Request, a api, trace schemas.Trace) (int, string
 		}
 		return x.fail(e)
 	}
+	x.res = res
 	if res.Failure != nil {
 		return x.fail(ofFailure(res.Failure))
 	}

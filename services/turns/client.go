@@ -36,6 +36,10 @@ type Options struct {
 	// SilenceMin and SilenceMax: a stream that hears nothing looks for its result
 	// after SilenceMin, then at doubling intervals up to SilenceMax. 2 s and 10 s.
 	SilenceMin, SilenceMax time.Duration
+	// Span, when set, begins the span of publishing a turn of that size in bytes,
+	// a child of in when that is set. It returns the context for the message's
+	// header and what ends the span.
+	Span func(in schemas.Trace, subject, id string, size int) (schemas.Trace, func(error))
 }
 
 func (o *Options) defaults() {

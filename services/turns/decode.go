@@ -88,7 +88,10 @@ func text(b []byte) (string, []byte, bool) {
 			return "", nil, false
 		case c == '"':
 			rest := b[i+1:]
-			if plain && utf8.Valid(b[1:i]) {
+			if !utf8.Valid(b[1:i]) {
+				return "", nil, false
+			}
+			if plain {
 				return string(b[1:i]), rest, true
 			}
 			var s string

@@ -2,6 +2,7 @@ package turns
 
 import (
 	"container/list"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -30,10 +31,12 @@ type hub struct {
 
 	mu       sync.Mutex
 	closed   bool
-	routes   map[string][]*Stream // by subject
-	sessions map[string]*session  // by tenant.session
-	idle     *list.List           // of *session without streams, longest first
-	change   chan struct{}        // closed at the next change of the connection
+	routes   map[string][]*Stream          // by subject
+	sessions map[string]*session           // by tenant.session
+	idle     *list.List                    // of *session without streams, longest first
+	change   chan struct{}                 // closed at the next change of the connection
+	tries    map[uint64]context.CancelFunc // publishes that wait for an answer
+	lastTry  uint64
 }
 
 // session is one session's pair of subscriptions.
@@ -49,6 +52,7 @@ func newHub(nc *nats.Conn, opts *Options) *hub {
 	h := &hub{
 		nc: nc, opts: opts, in: make(chan *nats.Msg, opts.Inbox), done: make(chan struct{}),
 		routes: map[string][]*Stream{}, sessions: map[string]*session{}, idle: list.New(), change: make(chan struct{}),
+		tries: map[uint64]context.CancelFunc{},
 	}
 	status := nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	h.wg.Go(h.distribute)
@@ -158,6 +162,12 @@ func (h *hub) watch(status chan nats.Status) {
 			h.mu.Lock()
 			close(h.change)
 			h.change = make(chan struct{})
+			if st != nats.CONNECTED {
+				// Their answers are lost with the connection.
+				for _, cancel := range h.tries {
+					cancel()
+				}
+			}
 			if st == nats.CONNECTED {
 				for _, list := range h.routes {
 					for _, s := range list {
@@ -186,6 +196,20 @@ func (h *hub) connChange() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.change
+}
+
+// trying registers a publish that is ended by cancel when the connection breaks.
+func (h *hub) trying(cancel context.CancelFunc) (done func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastTry++
+	id := h.lastTry
+	h.tries[id] = cancel
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.tries, id)
+	}
 }
 
 func (h *hub) close() {

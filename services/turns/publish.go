@@ -48,21 +48,32 @@ func (c *Client) Publish(ctx context.Context, req Request) (*Stream, error) {
 	deadline := time.Now().Add(c.opts.Deadline)
 	if d := turn.Weir.DeadlineNS; d > 0 {
 		deadline = time.Unix(0, d)
+		if late := time.Since(deadline); late >= 0 {
+			return nil, &FailureError{Failure: schemas.Failure{
+				Code: schemas.CodeDeadline, Param: "weir.deadline_ns", Message: fmt.Sprintf("the deadline passed %s ago", late.Round(time.Millisecond)),
+			}}
+		}
 	}
 	msg, digest, err := c.encode(ctx, ref, &turn)
 	if err != nil {
 		return nil, err
 	}
+	sent := func(error) {}
+	if c.opts.Span != nil {
+		req.Trace, sent = c.opts.Span(req.Trace, msg.Subject, msg.Header.Get(jetstream.MsgIDHeader), len(msg.Data))
+	}
 	setTrace(msg.Header, req.Trace)
 	s := newStream(c, ref, Position{})
 	s.digest = digest
 	if err := c.hub.add(s); err != nil {
+		sent(err)
 		return nil, err
 	}
 	// A turn with that id may exist. Then what arrives may be the answer to other
 	// content, and lineage's word on this publish must be waited for.
 	seen := !drawn && c.exists(ctx, ref)
 	ack, err := c.send(ctx, msg, deadline)
+	sent(err)
 	if err != nil {
 		s.Close()
 		if drawn {

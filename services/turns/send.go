@@ -101,6 +101,7 @@ var errAgain = errors.New("the publish was not acknowledged")
 func (c *Client) try(ctx context.Context, msg *nats.Msg) (pubAck, error) {
 	tctx, cancel := context.WithTimeout(ctx, c.opts.AckTimeout)
 	defer cancel()
+	defer c.hub.trying(cancel)()
 	m, err := c.nc.RequestMsgWithContext(tctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
