@@ -54,6 +54,7 @@ type Options struct {
 	StoreMB    int64 // bytes of the largest streams, in MiB; 0 is the default
 	LogLevel   string
 	TraceFile  string
+	Metrics    string // address on which this process serves its metrics
 	Output     string
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/services/executor"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/services/proc"
+	"github.com/weir-dev/weir/services/telemetry"
 	"github.com/weir-dev/weir/services/tier"
 	"github.com/weir-dev/weir/services/tokenizer"
 	"github.com/weir-dev/weir/streams"
@@ -36,6 +37,10 @@ type host struct {
 	nats  *server.Server
 	conns []*nats.Conn
 	model *model.Model
+
+	traces  *telemetry.Telemetry
+	metrics *telemetry.Metrics
+	fleet   func() // ends the subscriptions behind the executors' metrics
 
 	wg     sync.WaitGroup
 	cancel context.CancelCauseFunc
@@ -57,7 +62,10 @@ func Run(ctx context.Context, o Options) error {
 	h := &host{o: o, log: o.Log(nil), topo: o.Topology(), cancel: cancel}
 	parentGone := context.AfterFunc(ctx, func() {})
 	defer parentGone()
-	err := h.start(ctx)
+	err := h.observe(ctx)
+	if err == nil {
+		err = h.start(ctx)
+	}
 	if err == nil {
 		<-ctx.Done()
 		err = context.Cause(ctx)
@@ -185,6 +193,7 @@ func (h *host) startTarget(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	h.metrics.Conn(name, nc)
 	switch name {
 	case "tier":
 		h.goRun(ctx, name, func(ctx context.Context) error { return h.runTier(ctx, nc) })
@@ -201,13 +210,19 @@ func (h *host) startTarget(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		h.goRun(ctx, name, func(ctx context.Context) error { return control.Lineage(ctx, h.control(nc), local) })
+		cfg := h.observed(h.control(nc), name)
+		h.goRun(ctx, name, func(ctx context.Context) error { return control.Lineage(ctx, cfg, local) })
 	case "router":
-		h.goRun(ctx, name, func(ctx context.Context) error { return control.Router(ctx, h.control(nc)) })
+		if err := h.showFleet(nc); err != nil {
+			return err
+		}
+		cfg := h.observed(h.control(nc), name)
+		h.goRun(ctx, name, func(ctx context.Context) error { return control.Router(ctx, cfg) })
 	case "gateway":
 		return h.startGateway(ctx, nc)
 	case "executor":
-		h.goRun(ctx, name, func(ctx context.Context) error { return h.runExecutor(ctx, nc) })
+		hooks := h.executorHooks()
+		h.goRun(ctx, name, func(ctx context.Context) error { return h.runExecutor(ctx, nc, hooks) })
 	}
 	return nil
 }
@@ -227,7 +242,10 @@ func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
 	var d *hostmem.Daemon
 	err := tier.Run(ctx, tier.Config{
 		Conn: nc, Cell: h.o.Cell, Node: h.o.Node, Dir: h.o.Arena, Bytes: h.o.KVMem, Logger: h.log,
-		Ready: func(x *hostmem.Daemon) { d = x },
+		Ready: func(x *hostmem.Daemon) {
+			d = x
+			h.tierStats(x)
+		},
 	})
 	if errors.Is(context.Cause(ctx), proc.ErrParent) && d != nil {
 		// Nobody is left to use the memory, or to remove it.
@@ -236,19 +254,20 @@ func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
 	return err
 }
 
-func (h *host) runExecutor(ctx context.Context, nc *nats.Conn) error {
+func (h *host) runExecutor(ctx context.Context, nc *nats.Conn, hooks executor.Hooks) error {
 	if h.o.Role != "" {
 		if err := assign.First(ctx, nc, h.o.Cell, h.o.ID, schemas.Role(h.o.Role), "weir serve"); err != nil {
 			return err
 		}
 	}
 	return executor.Run(ctx, executor.Config{
-		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log,
+		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log, Hooks: hooks,
 		Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
 	})
 }
 
 func (h *host) close() {
+	h.flush()
 	for _, nc := range h.conns {
 		nc.Close()
 	}

@@ -1,7 +1,7 @@
 package telemetry
 
 import (
-	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -22,14 +22,14 @@ type Answered struct {
 }
 
 // Request begins the span of an HTTP request for a turn, below in when that is
-// set; without it the sampler decides. It returns the context that goes on with
+// set; without it the sampler decides. endpoint is chat.completions or completions. It returns the context that goes on with
 // the turn, and what ends the span. A nil Tracer passes in on.
-func (t *Tracer) Request(_ context.Context, route string, in schemas.Trace) (schemas.Trace, func(Answered)) {
+func (t *Tracer) Request(endpoint string, in schemas.Trace) (schemas.Trace, func(Answered)) {
 	if t == nil || in.Parent != "" && !sampled(in.Parent) {
 		return in, func(Answered) {}
 	}
 	operation := "chat"
-	if route == "/v1/completions" {
+	if endpoint == "completions" {
 		operation = "text_completion"
 	}
 	span := t.start(in, operation, trace.SpanKindServer, time.Now())
@@ -43,7 +43,7 @@ func (t *Tracer) Request(_ context.Context, route string, in schemas.Trace) (sch
 	return out, func(a Answered) {
 		span.SetName(operation + " " + a.Model)
 		span.SetAttributes(keyGenOp.String(operation), keyProvider.String(providerWeir), keyModel.String(a.Model), keyConversation.String(a.Session),
-			keyHTTPMethod.String("POST"), keyHTTPRoute.String(route), keyHTTPStatus.Int(a.Status), attribute.Bool("gen_ai.request.stream", a.Stream))
+			keyHTTPMethod.String("POST"), keyHTTPRoute.String("/v1/"+strings.ReplaceAll(endpoint, ".", "/")), keyHTTPStatus.Int(a.Status), attribute.Bool("gen_ai.request.stream", a.Stream))
 		if !a.First.IsZero() {
 			span.AddEvent("first_token", trace.WithTimestamp(a.First))
 		}

@@ -55,6 +55,7 @@ func serveCommand() *cobra.Command {
 	f.StringSliceVar(&o.Targets, "target", nil, "services to run, separated by commas")
 	f.StringVar(&o.NATS, "nats", "nats://127.0.0.1:4222", "URL of NATS; with target nats, the address to listen on")
 	f.StringVar(&o.ID, "id", "", "id of this instance; an executor's id in role assignments (default for an executor: the host's name)")
+	f.StringVar(&o.Metrics, "metrics", "", "address on which this process serves its Prometheus metrics (the gateway has them on its own address too)")
 	f.StringVar(&o.Role, "role", "", "first role of an executor that has none assigned: prefill, decode, mixed or standby")
 	return c
 }
