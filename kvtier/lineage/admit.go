@@ -343,8 +343,17 @@ func (l *Lineage) ready(t *turn, log *logbook, grammar string) (*schemas.Ready, 
 		IgnoreEOS: m.Weir.IgnoreEOS || m.IgnoreEOS != nil && *m.IgnoreEOS, AdmittedNS: int64(t.at), DeadlineNS: deadline,
 	}
 	r.Sampling.Grammar = grammar
+	if len(p.Tail)+len(r.Force) > surelyFits {
+		if _, err := schemas.Encode(r); err != nil {
+			return nil, &schemas.Failure{Code: schemas.CodeTooLong, Param: "messages", Message: fmt.Sprintf("%d tokens of the prompt are not in the cache, more than one message carries: %s", len(p.Tail), err)}
+		}
+	}
 	return r, nil
 }
+
+// surelyFits tokens fit into a message with all that stands beside them: a token
+// takes at most 11 bytes of the message's 1,000 KiB.
+const surelyFits = 64 << 10
 
 func firstSet(vs ...*int64) *int64 {
 	for _, v := range vs {

@@ -1,8 +1,11 @@
 package lineage
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/weir-dev/weir/schemas"
 )
@@ -19,6 +22,7 @@ func (l *Lineage) refuse(now schemas.Time, t *turn, code, message, param string,
 		res.Branch = t.branch.id
 	}
 	t.refusal = res
+	t.sess.owed++
 	return l.ended(now, t, res, append(out, t.refusalMsg()))
 }
 
@@ -50,8 +54,9 @@ func (l *Lineage) published(now schemas.Time, in *schemas.Msg, out []schemas.Msg
 		return out
 	}
 	if in.Err == "" || in.Err == schemas.ErrTextConflict {
-		if s.Root == schemas.RootResult {
+		if s.Root == schemas.RootResult && t.refusal != nil {
 			t.refusal = nil
+			sess.owed--
 		}
 		t.ready = nil
 		return out
@@ -91,6 +96,47 @@ func (l *Lineage) readyMsg(t *turn) schemas.Msg {
 		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, r.Tenant, r.Session, r.Turn), ID: "ready:" + r.Job,
 		Confirm: true, Trace: t.trace, Ready: r,
 	}
+}
+
+// Unreadable answers for a turn whose body cannot be decoded; the caller of this
+// method writes the dead letter. The turn's id is taken from what can be read of
+// the body, so that its caller hears of it, and is named after the sequence
+// otherwise. An id that stands for a turn already is a conflict, and the turn that
+// was first is not touched.
+func (l *Lineage) Unreadable(now schemas.Time, subject string, seq uint64, body []byte, cause error) []schemas.Msg {
+	sub, err := schemas.ParseSubject(subject)
+	if err != nil || sub.Root != schemas.RootAgent || schemas.EventKind(sub.Get("kind")) != schemas.EventTurn {
+		return nil
+	}
+	if l.started == 0 {
+		l.started = now
+	}
+	l.saw("AGENT", seq)
+	var lenient struct {
+		Weir struct {
+			Turn string `json:"turn"`
+		} `json:"weir"`
+	}
+	// Of a body that is no JSON nothing is read, and the id stays empty.
+	_ = json.Unmarshal(body, &lenient)
+	sum := sha256.Sum256(body)
+	t := &turn{
+		id: lenient.Weir.Turn, digest: hex.EncodeToString(sum[:]), seq: seq, at: now,
+		sess: l.session(sub.Get("tenant"), sub.Get("session"), now),
+	}
+	if !schemas.ValidID(t.id) {
+		t.id = "t" + strconv.FormatUint(seq, 10)
+	}
+	if old := t.sess.turns[t.id]; old != nil {
+		if old.digest == t.digest {
+			l.counts.Duplicates++
+			return nil
+		}
+		l.counts.Conflicts++
+		return l.conflict(now, t)[:1] // without a second dead letter
+	}
+	l.remember(t.sess, t)
+	return l.refuse(now, t, schemas.CodeInvalid, cause.Error(), "", nil)
 }
 
 // conflict tells a caller that its turn id was used with other content. The turn

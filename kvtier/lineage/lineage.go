@@ -60,6 +60,7 @@ type session struct {
 	order      []string     // of turns, oldest first
 	used       schemas.Time // last turn or result
 	pending    int          // turns without a result
+	owed       int          // refusals that the server does not have yet
 	tokens     int          // in all logbooks
 }
 
@@ -208,7 +209,7 @@ func (l *Lineage) makeRoom() {
 	}
 	var idle []*session
 	for _, s := range l.sessions {
-		if s.pending == 0 {
+		if s.pending == 0 && s.owed == 0 {
 			idle = append(idle, s)
 		}
 	}

@@ -58,7 +58,7 @@ func (l *Lineage) Snapshot(dst []byte) ([]byte, error) {
 		}
 		for _, id := range s.order {
 			t := s.turns[id]
-			if t == nil || t.state != turnEnded {
+			if t == nil || !t.stored() {
 				continue
 			}
 			r := turnRecord{ID: id, Digest: t.digest, Known: t.known, Messages: t.messages}
@@ -76,16 +76,19 @@ func (l *Lineage) Snapshot(dst []byte) ([]byte, error) {
 	return append(dst, b...), nil
 }
 
+// stored: the turn has ended, and its result is where a restart finds it.
+func (t *turn) stored() bool { return t.state == turnEnded && t.refusal == nil }
+
 // Seqs returns, by stream, the last sequence whose effect a snapshot taken now
 // contains. Reading from the next one on restores everything.
 func (l *Lineage) Seqs() map[string]uint64 {
 	agent := l.seqs["AGENT"]
 	for _, s := range l.sessions {
-		if s.pending == 0 {
+		if s.pending == 0 && s.owed == 0 {
 			continue
 		}
 		for _, id := range s.order {
-			if t := s.turns[id]; t != nil && t.state != turnEnded && t.seq > 0 && t.seq-1 < agent {
+			if t := s.turns[id]; t != nil && !t.stored() && t.seq > 0 && t.seq-1 < agent {
 				agent = t.seq - 1
 			}
 		}

@@ -2,10 +2,8 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -161,6 +159,9 @@ func (l *local) fetch(op *schemas.FetchOp) (*schemas.FetchDone, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
 	defer cancel()
 	body, err := l.payloads.Get(ctx, op.Ref)
+	if errors.Is(err, jsrun.ErrPayload) || errors.Is(err, schemas.ErrTooLarge) {
+		return &schemas.FetchDone{Failure: &schemas.Failure{Code: schemas.CodeInvalid, Param: "body_ref", Message: err.Error()}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -169,31 +170,4 @@ func (l *local) fetch(op *schemas.FetchOp) (*schemas.FetchDone, error) {
 		return &schemas.FetchDone{Failure: &schemas.Failure{Code: schemas.CodeInvalid, Message: err.Error()}}, nil
 	}
 	return &schemas.FetchDone{Turn: t}, nil
-}
-
-// badTurn answers the caller of a turn that cannot be read. Its id is taken from
-// what can be read of it, so that the caller hears of it.
-func badTurn(subject string, seq uint64, body []byte, cause error) []schemas.Msg {
-	s, err := schemas.ParseSubject(subject)
-	if err != nil || s.Root != schemas.RootAgent || schemas.EventKind(s.Get("kind")) != schemas.EventTurn || body == nil {
-		return nil
-	}
-	var lenient struct {
-		Weir struct {
-			Turn string `json:"turn"`
-		} `json:"weir"`
-	}
-	id := "t" + strconv.FormatUint(seq, 10)
-	if json.Unmarshal(body, &lenient) == nil && schemas.ValidID(lenient.Weir.Turn) {
-		id = lenient.Weir.Turn
-	}
-	tenant, session := s.Get("tenant"), s.Get("session")
-	job := schemas.JobID(tenant, session, id)
-	return []schemas.Msg{{
-		Kind: schemas.KindResult, Subject: schemas.ResultSubject(tenant, session, id), ID: "result:" + job, ExpectSet: true,
-		Result: &schemas.Result{
-			Header: schemas.H(), Tenant: tenant, Session: session, Turn: id, Job: job, Attempt: 1, Status: schemas.StatusFailed,
-			Failure: &schemas.Failure{Code: schemas.CodeInvalid, Message: cause.Error()},
-		},
-	}}
 }

@@ -94,7 +94,7 @@ func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
 			{Core: true, Filters: []string{schemas.HBSubject(cfg.Cell, "*")}},
 			{Core: true, Filters: []string{schemas.TokensSubject(cfg.Cell)}},
 		},
-		Local: loc.do, OnBad: badTurn,
+		Local: loc.do, OnBad: unreadable(actor),
 		Snapshots: snaps, SnapshotActor: "lineage", SnapshotEvery: 30 * time.Second,
 	})
 	if err != nil {
@@ -104,6 +104,17 @@ func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
 		cfg.Stats("lineage", r.Stats())
 	}
 	return r.Run(ctx)
+}
+
+// unreadable lets lineage answer for turns that cannot be decoded. It runs in the
+// goroutine that owns the actor.
+func unreadable(actor *lineage.Lineage) func(string, uint64, []byte, error) []schemas.Msg {
+	return func(subject string, seq uint64, body []byte, cause error) []schemas.Msg {
+		if body == nil {
+			return nil // an output that cannot be encoded: its turn hears by KindPublished
+		}
+		return actor.Unreadable(schemas.Time(time.Now().UnixNano()), subject, seq, body, cause)
+	}
 }
 
 // Router runs the router of a cell whenever this instance holds the lease.
