@@ -66,6 +66,9 @@ type printer struct {
 }
 
 func newPrinter(out, errs io.Writer, f *flags, session string) *printer {
+	if f.output != "json" {
+		out = forTerminal(out)
+	}
 	return &printer{
 		out: out, err: errs, json: f.output == "json", frames: f.frames, began: time.Now(),
 		ref: turns.Ref{Tenant: f.tenant, Session: session, Turn: f.turn},
