@@ -88,7 +88,7 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 
 // put places one stage. then is the executor that will decode after a prefill.
 func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *executor, out []schemas.Msg) []schemas.Msg {
-	if !t.handed {
+	if !t.handed || t.attempt < t.used {
 		t.used++ // a hand-over from prefill to decode is the same attempt
 		t.attempt = t.used
 	}
@@ -203,6 +203,9 @@ func (r *Router) emptyFor(t *turn) *executor {
 		}
 	}
 	if keep != nil && !reserved {
+		if t.keeps != nil { // which ended, or got another role
+			t.keeps.reserved = nil
+		}
 		keep.reserved, t.keeps = t, keep
 	}
 	return nil

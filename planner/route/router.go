@@ -195,6 +195,7 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 	}
 	t = &turn{ready: m, seq: in.Seq, trace: in.Trace, order: r.next, stage: schemas.StagePrefill}
 	if m.AdmittedNS < int64(r.started) {
+		t.old = true
 		// Earlier routers may have tried it, each at most MaxAttempts times, and
 		// each but the first only after its grace. So this one starts above them
 		// all: an attempt that was used twice would be taken for a duplicate by the
