@@ -198,7 +198,7 @@ func (h *host) startTarget(ctx context.Context, name string) error {
 	case "tier":
 		h.goRun(ctx, name, func(ctx context.Context) error { return h.runTier(ctx, nc) })
 	case "tokenizer":
-		r, err := tokenizer.New(h.model)
+		r, err := tokenizer.New(h.model, h.o.Context)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (h *host) startTarget(ctx context.Context, name string) error {
 	case "lineage":
 		var local *tokenizer.Renderer
 		if h.has("tokenizer") {
-			if local, err = tokenizer.New(h.model); err != nil {
+			if local, err = tokenizer.New(h.model, h.o.Context); err != nil {
 				return err
 			}
 		}

@@ -22,15 +22,22 @@ type Renderer struct {
 	template  *chat.Template
 	constrain bool // the pool's engine can constrain sampling
 	vision    bool
+	context   int // tokens per sequence of the executors
+	maxPiece  int // bytes of the longest token
 }
 
-// New compiles the model's template.
-func New(m *model.Model) (*Renderer, error) {
+// New compiles the model's template. context is the number of tokens per sequence
+// of the pool's executors: text that cannot fit is refused before it is tokenized.
+func New(m *model.Model, context int) (*Renderer, error) {
 	t, err := chat.Compile(m.Template)
 	if err != nil {
 		return nil, err
 	}
-	return &Renderer{model: m, template: t, constrain: m.Engine == model.EngineLlama}, nil
+	r := &Renderer{model: m, template: t, constrain: m.Engine == model.EngineLlama, context: context}
+	for id := range m.Vocab.Size() {
+		r.maxPiece = max(r.maxPiece, len(m.Vocab.Piece(int32(id), true)))
+	}
+	return r, nil
 }
 
 func invalid(param, format string, args ...any) *schemas.Failure {
@@ -60,6 +67,14 @@ func (r *Renderer) Render(req *schemas.RenderRequest) schemas.RenderReply {
 			reply.Matched, rest = i+1, text[k.Bytes:]
 			break
 		}
+	}
+	if n := len(rest) / max(1, r.maxPiece); n >= r.context {
+		reply.Failure = &schemas.Failure{
+			Code: schemas.CodeTooLong, Param: "messages",
+			Message: fmt.Sprintf("this model's context is %d tokens, the prompt has more than %d; shorten it or start with a larger --ctx", r.context, n),
+		}
+		reply.Text = ""
+		return reply
 	}
 	// A template that writes the BOS token itself must not get a second one.
 	bos := !req.Continue && reply.Matched == 0 && (r.model.BOS == "" || !strings.HasPrefix(rest, r.model.BOS))
