@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/kvtier/hostmem"
@@ -25,7 +24,7 @@ func (s *Stack) Memory(ctx context.Context, m *model.Model, f schemas.KVFormat, 
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s|%s|%s|%d", m.Digest, f.Engine, f.Version, f.Numerics, f.Layout))
 	c, err := hostmem.Attach(ctx, hostmem.Options{
 		Dir: s.Ready.KVDir, Writer: "e2e-memory", Pool: m.Name + "-" + hex.EncodeToString(sum[:8]), BlockBytes: int64(blockBytes),
-		Cache: -1, Wait: 100 * time.Millisecond,
+		Cache: -1, Wait: -1,
 	})
 	if err != nil {
 		return nil, err
