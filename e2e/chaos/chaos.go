@@ -172,7 +172,9 @@ func (r *run) work(ctx context.Context, faultsDone <-chan error) {
 // one publishes a turn and reads it to its end.
 func (r *run) one(ctx context.Context, session, n int) {
 	p := r.ps[n%len(r.ps)]
-	ref := turns.Ref{Tenant: schemas.DefaultTenant, Session: "chaos" + strconv.Itoa(session), Turn: "t" + strconv.Itoa(n)}
+	// A tenant of its own per turn: blocks are never shared between tenants, so
+	// every prompt is computed again and there is work to hit.
+	ref := turns.Ref{Tenant: "chaos" + strconv.Itoa(n), Session: "s" + strconv.Itoa(session), Turn: "t" + strconv.Itoa(n)}
 	f := &flight{}
 	job := schemas.JobID(ref.Tenant, ref.Session, ref.Turn)
 	r.mu.Lock()
