@@ -20,7 +20,7 @@ type LeaseConfig struct {
 	JS      jetstream.JetStream
 	Cell    string
 	Service string
-	Holder  string // an id of this life of the process, used by no other
+	Holder  string        // an id of this life of the process, used by no other
 	TTL     time.Duration // streams.LeaseTTL by default, at least 1 s
 	Logger  *slog.Logger
 }

@@ -262,3 +262,40 @@ func TestEmbeddedListens(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestFitDisk(t *testing.T) {
+	full, _ := streams.Totals(streams.Topology(streams.Options{}))
+	free := func(n int64) func(string) (int64, error) { return func(string) (int64, error) { return n, nil } }
+	for _, room := range []int64{10 * full, full, full / 10, 200 << 20, 40 << 20} {
+		dir := t.TempDir()
+		o, err := fitDisk(dir, streams.Options{MaxBytes: map[string]int64{streams.Plan: 2 << 20}}, free(room))
+		if err != nil {
+			t.Fatal(err)
+		}
+		topo := streams.Topology(o)
+		if err := streams.Check(topo); err != nil {
+			t.Error(err)
+		}
+		got, _ := streams.Totals(topo)
+		if got > int64(float64(room)*diskShare) || room > 2*full && got < full-(64<<20) {
+			t.Errorf("with %d MiB free the streams take %d MiB", room>>20, got>>20)
+		}
+		again, err := fitDisk(dir, streams.Options{}, free(1))
+		if err != nil || again.MaxBytes[streams.Agent] != o.MaxBytes[streams.Agent] {
+			t.Errorf("the next start chooses others: %v", err)
+		}
+	}
+	dir := t.TempDir()
+	if _, err := fitDisk(dir, streams.Options{}, free(10<<20)); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "7 MiB") {
+		t.Errorf("no room: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, limitsFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FitDisk(dir, streams.Options{}); !errors.Is(err, ErrConfig) {
+		t.Errorf("damaged file: %v", err)
+	}
+	if o, err := FitDisk(t.TempDir(), streams.Options{}); err != nil || o.MaxBytes[streams.Agent] == 0 {
+		t.Errorf("%v", err)
+	}
+}

@@ -280,3 +280,51 @@ func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithCancel(t.Context())
 }
+
+// TestCallAndInject reads and feeds an actor from other goroutines, and does not
+// hang when the runner has ended.
+func TestCallAndInject(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bus) {
+		a := &relay{got: map[string]int{}, next: schemas.Never}
+		r, err := New(Config{Conn: b.nc, Actor: a, Name: "svc"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := contextOf(t)
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		r.Inject(schemas.Msg{Kind: schemas.KindDone, Done: &schemas.Done{Job: "x"}})
+		n := 0
+		if err := r.Call(t.Context(), func() { n = a.got["done x"] }); err != nil || n != 1 {
+			t.Errorf("%d, %v", n, err)
+		}
+		late, stop := context.WithCancel(t.Context())
+		stop()
+		if err := r.Call(late, func() { t.Error("ran though nobody waits") }); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := r.Call(t.Context(), func() {}); err == nil {
+			t.Error("called an actor that nobody runs")
+		}
+	})
+}
+
+func TestConfigRefusals(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bus) {
+		a := &relay{next: schemas.Never}
+		f := func(name string, want error, c Config) {
+			t.Helper()
+			if _, err := New(c); !errors.Is(err, want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		f("no actor", ErrConfig, Config{Conn: b.nc, Name: "x"})
+		f("no connection", ErrConfig, Config{Actor: a, Name: "x"})
+		f("bad name", ErrConfig, Config{Conn: b.nc, Actor: a, Name: "x y"})
+		f("bad input", streams.ErrInput, Config{Conn: b.nc, Actor: a, Name: "x", Inputs: []streams.Input{{Stream: "NO"}}})
+	})
+}

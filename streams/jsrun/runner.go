@@ -43,6 +43,7 @@ type Runner struct {
 	posted mailbox
 	box    *outbox
 	ready  chan struct{}
+	ended  chan struct{} // closed when Run returns
 
 	out      []schemas.Msg
 	encoded  []streams.Encoded
@@ -63,7 +64,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("jsrun: %w", err)
 	}
 	r := &Runner{
-		cfg: cfg, js: js, byRoot: map[schemas.Root]*input{}, ready: make(chan struct{}),
+		cfg: cfg, js: js, byRoot: map[schemas.Root]*input{}, ready: make(chan struct{}), ended: make(chan struct{}),
 		inbox: make(chan delivery, cfg.Inbox), posted: mailbox{wake: make(chan struct{}, 1)},
 	}
 	for i, ic := range cfg.Inputs {
@@ -83,9 +84,35 @@ func (r *Runner) Stats() *Stats { return &r.stats }
 // reaches the actor.
 func (r *Runner) Ready() <-chan struct{} { return r.ready }
 
+// Call runs f in the goroutine that owns the actor and waits for it, so that f
+// may read the actor's state: that is how services answer requests. It returns
+// an error when ctx ends or the runner has ended before f ran.
+func (r *Runner) Call(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	r.posted.call(func() {
+		defer close(done)
+		if ctx.Err() == nil {
+			f()
+		}
+	})
+	select {
+	case <-done:
+		return ctx.Err()
+	case <-r.ended:
+		return fmt.Errorf("jsrun: %s has ended", r.cfg.Name)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Inject hands a message to the actor as if it had come in, without any input
+// behind it. The caller bounds how many are on the way.
+func (r *Runner) Inject(m schemas.Msg) { r.posted.push(m) }
+
 // Run carries the actor until ctx ends. It then finishes what is outstanding
 // within StopTimeout and returns nil, or the reason why it could not go on.
 func (r *Runner) Run(ctx context.Context) error {
+	defer close(r.ended)
 	if err := r.restore(ctx); err != nil {
 		return err
 	}
