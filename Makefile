@@ -22,7 +22,11 @@ TESTFLAGS ?=
 BENCH    ?= .
 BENCHPKG ?= ./...
 FUZZTIME ?= 10s
+# OTEL=1 with compose-up starts the collector and exports spans to it.
+OTEL     ?=
 COMPOSE  ?= $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
+COMPOSE_RUN = $(COMPOSE) -p weir -f compose/compose.yml
+COMPOSE_ENV = $(if $(OTEL),OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317)
 
 help: ## lists the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -50,6 +54,12 @@ build: bin/weir ## builds bin/weir (static, no cgo)
 
 bin/weir: $(SOURCES)
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $@ $(MAIN)
+
+up: build engine ## sets up and runs a whole stack on this machine until Ctrl-C
+	bin/weir up
+
+demo: build engine ## sets up, runs a stack, asks two turns of one session, and stops
+	@bash e2e/demo.sh
 
 cross: ## builds for linux/amd64, linux/arm64 and darwin/arm64 without cgo
 	@for p in linux/amd64 linux/arm64 darwin/arm64; do \
@@ -93,6 +103,9 @@ bench: ## runs benchmarks six times into bin/bench-new.txt; the run before becom
 	@if [ -f bin/bench-new.txt ]; then mv bin/bench-new.txt bin/bench-old.txt; fi
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 -timeout 30m $(BENCHPKG) | tee bin/bench-new.txt
 
+bench-weir: build engine ## overhead, throughput and copies as ratios in one run, as JSON lines
+	$(GO) run ./e2e/benchrun
+
 bench-cmp: ## compares the last two benchmark runs
 	$(GO) run $(BENCHSTAT) bin/bench-old.txt bin/bench-new.txt
 
@@ -132,14 +145,26 @@ schemas: ## generates schemas/jsonschema from the Go types
 
 ##@ containers
 
-compose-up: build ## starts the stack of compose/ and waits until it answers
-	$(COMPOSE) -f compose/compose.yml up --build -d
+compose-up: compose-stage ## starts the stack of compose/ and waits until it answers; OTEL=1 adds the collector
+	$(COMPOSE_ENV) $(COMPOSE_RUN) $(if $(OTEL),--profile otel) up --build -d
+	bin/weir probe --wait 120s http://127.0.0.1:$${WEIR_HTTP_PORT:-8080}/readyz
+	@echo "the gateway is http://127.0.0.1:$${WEIR_HTTP_PORT:-8080}/v1, NATS is nats://127.0.0.1:$${WEIR_NATS_PORT:-4222}"
 
 compose-down: ## stops the stack of compose/ and removes its volumes
-	$(COMPOSE) -f compose/compose.yml down --volumes --remove-orphans
+	$(COMPOSE_RUN) --profile otel down --volumes --remove-orphans
 
-compose-long: build engine ## everything about the stack, with collector and faults
-	$(GO) test -count=1 -timeout 60m $(TESTFLAGS) ./e2e/compose/...
+compose-stage: build engine ## fills compose/build, the context of the image
+	compose/images.sh stage
 
-.PHONY: help setup engine build cross clean test short race e2e sim fuzz-short bench bench-cmp show-turn \
-	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down compose-long
+compose-local: build engine ## makes all images of the stack without pulling any (needs root and debootstrap)
+	compose/images.sh local
+
+compose-test: build engine ## runs the stack from local images: turns, spans and a killed executor; skips without a container engine
+	WEIR_COMPOSE=short $(GO) test -count=1 -timeout 12m $(TESTFLAGS) -v -run '^TestStack$$' ./e2e/compose
+
+compose-long: build engine ## all about the stack: collector, scaling, and every service killed once
+	WEIR_COMPOSE=long $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose
+
+.PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-cmp show-turn \
+	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down compose-stage \
+	compose-local compose-test compose-long

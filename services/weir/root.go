@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/services/opscmd"
 	"github.com/weir-dev/weir/services/serve"
+	"github.com/weir-dev/weir/services/turncmd"
 	"github.com/weir-dev/weir/services/up"
 )
 
@@ -19,7 +20,7 @@ func root() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", serve.ErrUsage, err) })
-	c.AddCommand(upCommand(), serveCommand(), opscmd.Roles(), opscmd.Dead(), opscmd.Doctor(), opscmd.Probe())
+	c.AddCommand(upCommand(), serveCommand(), turncmd.NewCommand(), opscmd.Roles(), opscmd.Dead(), opscmd.Doctor(), opscmd.Probe())
 	return c
 }
 
