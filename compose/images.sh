@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Makes what the compose file needs. Run it through the Makefile.
+#
+#   images.sh stage      fills compose/build, the build context of the image
+#   images.sh local      stage, then all images without pulling any: a Debian base
+#                        by debootstrap, NATS and weir; prints their names as VAR=name
+#   images.sh collector  the OpenTelemetry collector from its Go modules
+#
+# What takes long is kept in WEIR_CACHE (by default below the user's cache folder).
+# Exit code 3: something that only a network could give is not to be had.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+suite=bookworm
+nats_version=$(go list -m -f '{{.Version}}' github.com/nats-io/nats-server/v2)
+cache=${WEIR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/weir}
+base_image=weir-local/base:$suite
+nats_image=weir-local/nats:${nats_version#v}
+weir_image=weir-local/weir:dev
+otel_image=weir-local/collector:0.165.0
+libs=.engine/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
+
+say() { echo "images.sh: $*" >&2; }
+unavailable() { say "$*"; exit 3; }
+have_image() { docker image inspect "$1" >/dev/null 2>&1; }
+
+stage() {
+	local root=compose/build/root
+	rm -rf "$root"
+	mkdir -p "$root/usr/local/bin"
+	cp "${WEIR_BIN:-bin/weir}" "$root/usr/local/bin/weir"
+	chmod 755 "$root/usr/local/bin/weir"
+	if [ -d "$libs" ]; then
+		mkdir -p "$root/opt/weir/engine"
+		# libllama-common is not used, and needs a newer libstdc++.
+		find "$libs" -name '*.so*' ! -name 'libllama-common*' -exec cp {} "$root/opt/weir/engine/" \;
+		chmod 755 "$root/opt/weir/engine"/*
+	fi
+}
+
+# base imports a minimal Debian without manuals, translations and package lists.
+base() {
+	local tarball=$cache/base-$suite.tar dir
+	if [ ! -s "$tarball" ]; then
+		command -v debootstrap >/dev/null || unavailable "debootstrap is not installed"
+		[ "$(id -u)" -eq 0 ] || unavailable "debootstrap needs root"
+		dir=$(mktemp -d "$cache/base.XXXXXX")
+		trap 'rm -rf "$dir"' RETURN
+		say "making a Debian base, once"
+		debootstrap --variant=minbase --include=libstdc++6 "$suite" "$dir" >"$cache/debootstrap.log" 2>&1 ||
+			unavailable "debootstrap failed: $(tail -n 1 "$cache/debootstrap.log")"
+		tar -C "$dir" --one-file-system -c --exclude=./proc/* --exclude=./sys/* --exclude=./dev/* \
+			--exclude=./var/cache/* --exclude=./var/lib/apt/lists/* --exclude=./var/log/* \
+			--exclude=./usr/share/doc/* --exclude=./usr/share/man/* --exclude=./usr/share/locale/* --exclude=./usr/share/info/* \
+			. >"$tarball.part"
+		mv "$tarball.part" "$tarball"
+	fi
+	docker import "$tarball" "$base_image" >/dev/null
+}
+
+# static_image NAME FILE ENTRYPOINT makes an image of one static program.
+static_image() {
+	local dir
+	dir=$(mktemp -d "$cache/image.XXXXXX")
+	cp "$2" "$dir/program"
+	printf 'FROM scratch\nCOPY program %s\nENTRYPOINT ["%s"]\n' "$3" "$3" >"$dir/Dockerfile"
+	docker build -q -t "$1" "$dir" >/dev/null
+	rm -rf "$dir"
+}
+
+nats() {
+	local bin=$cache/nats-server-$nats_version
+	if [ ! -x "$bin" ]; then
+		say "building nats-server $nats_version, once"
+		mkdir -p "$cache/gobin"
+		GOBIN=$cache/gobin GOFLAGS= CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' "github.com/nats-io/nats-server/v2@$nats_version" ||
+			unavailable "nats-server $nats_version could not be built"
+		mv "$cache/gobin/nats-server" "$bin"
+	fi
+	static_image "$nats_image" "$bin" /nats-server
+}
+
+collector() {
+	local bin=$cache/collector-0.165.0 dir=$cache/collector-src
+	if [ ! -x "$bin" ]; then
+		say "building the collector, once; this takes some minutes"
+		mkdir -p "$dir"
+		sed "s|^dist:|dist:\n  output_path: $dir|" compose/collector/builder.yml >"$dir/builder.yml"
+		GOWORK=off CGO_ENABLED=0 go run go.opentelemetry.io/collector/cmd/builder@v0.165.0 --config "$dir/builder.yml" >"$cache/collector.log" 2>&1 ||
+			unavailable "the collector could not be built: $(tail -n 1 "$cache/collector.log")"
+		mv "$dir/collector" "$bin"
+	fi
+	have_image "$otel_image" || static_image "$otel_image" "$bin" /otelcol
+	echo "OTEL_IMAGE=$otel_image"
+}
+
+local_images() {
+	stage
+	have_image "$base_image" || base
+	have_image "$nats_image" || nats
+	docker build -q -t "$weir_image" --build-arg "BASE=$base_image" --build-arg PACKAGES= -f compose/Dockerfile compose/build >/dev/null
+	echo "WEIR_IMAGE=$weir_image"
+	echo "NATS_IMAGE=$nats_image"
+}
+
+mkdir -p "$cache"
+case "${1:-}" in
+stage) stage ;;
+local) local_images ;;
+collector) collector ;;
+*)
+	say "usage: images.sh stage|local|collector"
+	exit 2
+	;;
+esac
