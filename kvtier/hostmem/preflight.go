@@ -1,0 +1,51 @@
+package hostmem
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// CheckRoom tells, without changing anything, whether a daemon of that
+// configuration would find room: ErrNoSpace says what is missing. What an earlier
+// daemon left in the folder counts as there.
+func CheckRoom(cfg Config) error {
+	cfg.fill()
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	have := int64(0)
+	entries, err := os.ReadDir(cfg.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("hostmem: folder: %w", err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			have += info.Size()
+		}
+	}
+	dir := cfg.Dir
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return checkRoom(dir, cfg.Bytes, cfg.Bytes-have)
+}
+
+// Remove deletes what daemons made in a folder, and the folder if nothing else is
+// in it: no shared memory is left. It is ErrBusy while a daemon serves the folder;
+// a folder that is not there is no error.
+func Remove(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := lockFile(filepath.Join(dir, daemonLock))
+	if err != nil {
+		return fmt.Errorf("hostmem: removing %s: %w", dir, err)
+	}
+	return errors.Join((&store{dir: dir}).remove(), lock.Close())
+}
