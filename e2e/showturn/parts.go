@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-dev/weir/e2e/cache"
+	"github.com/weir-dev/weir/e2e/exact"
+	"github.com/weir-dev/weir/e2e/stack"
+)
+
+// parts are all runs, in order. To add figures, add a part: the run belongs into a
+// package of its own, which its test asserts on too.
+func parts() []part {
+	return []part{
+		{"exact", []string{"turn.cases", "turn.cases_differing", "turn.kv_bit_exact_cases"}, exactPart},
+		{"cache", []string{"cache.second_turn_share_min"}, cachePart},
+	}
+}
+
+// errNoLibraries: half of what is to be shown needs llama.cpp.
+var errNoLibraries = errors.New("the llama.cpp libraries are not installed; `make engine` installs them")
+
+// exactLine is what is printed of a case.
+type exactLine struct {
+	Case      string `json:"case"`
+	Digest    string `json:"digest"` // of the generated tokens
+	Tokens    int    `json:"tokens"`
+	Cached    int    `json:"cached"`
+	PrefillOn string `json:"prefill_on"`
+	DecodeOn  string `json:"decode_on"`
+	Same      bool   `json:"same"`
+	Blocks    int    `json:"blocks"`
+	BlocksOff int    `json:"blocks_off"`
+	Problem   string `json:"problem,omitempty"`
+}
+
+func exactPart(ctx context.Context, out *printer) error {
+	if stack.Libraries() == "" {
+		return errNoLibraries
+	}
+	cases, differing, exactKV := 0, 0, 0
+	var errs []error
+	for _, o := range exact.Matrix(false) {
+		o.Emit = func(c *exact.Outcome) {
+			cases++
+			if !c.Same() {
+				differing++
+			}
+			if c.KVEqual() {
+				exactKV++
+			}
+			out.line(exactLine{c.String(), c.Digest, c.Generated, c.Cached, c.PrefillOn, c.DecodeOn, c.Same(), c.Blocks, c.BlocksOff, c.Problem})
+		}
+		if _, err := exact.Run(ctx, o); err != nil {
+			errs = append(errs, fmt.Errorf("%s-%s: %w", o.Engine, o.Preset, err))
+		}
+	}
+	out.figure("turn.cases", float64(cases), "cases")
+	out.figure("turn.cases_differing", float64(differing), "cases")
+	out.figure("turn.kv_bit_exact_cases", float64(exactKV), "cases")
+	return errors.Join(errs...)
+}
+
+// cacheLine is what is printed of a second turn.
+type cacheLine struct {
+	Case      string  `json:"case"`
+	Prompt    int     `json:"prompt"`
+	Generated int     `json:"generated"`
+	Cached    int     `json:"cached"`
+	Share     float64 `json:"share"`
+	Problem   string  `json:"problem,omitempty"`
+}
+
+func cachePart(ctx context.Context, out *printer) error {
+	if stack.Libraries() == "" {
+		return errNoLibraries
+	}
+	var all []cache.Outcome
+	var errs []error
+	for _, e := range []struct{ engine, preset string }{{"llama", "small"}, {"go", "tiny"}} {
+		got, err := cache.Run(ctx, e.engine, e.preset, func(o *cache.Outcome) {
+			out.line(cacheLine{o.String(), o.Prompt, o.Generated, o.Cached, o.Share, o.Problem})
+			if o.Problem != "" {
+				errs = append(errs, fmt.Errorf("%v: %s", o.Scenario, o.Problem))
+			}
+		})
+		errs = append(errs, err)
+		all = append(all, got...)
+	}
+	out.figure("cache.second_turn_share_min", cache.MinShare(all), "share")
+	return errors.Join(errs...)
+}
