@@ -8,17 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-dev/weir/gpuexec"
-	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/turns"
 )
 
-const (
-	blockTokens  = gpuexec.BlockTokens
-	originDecode = kvtier.OriginDecode
-	besideTurns  = 8 // other sequences
-)
+const besideTurns = 8 // other sequences
 
 // others are long turns that stream in the background.
 type others struct {

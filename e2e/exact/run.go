@@ -8,9 +8,12 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/e2e/stack"
+	"github.com/weir-dev/weir/gpuexec"
+	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/services/turns"
@@ -238,23 +241,32 @@ func (b *bench) judge(c Case, r *schemas.Result, refs *references, problem strin
 	if c.Condition == Partial {
 		want, mem = &refs.after, refs.afterMem
 	}
-	o := Outcome{
-		Case: c, Digest: digest(r.Tokens), Generated: len(r.Tokens), TokensEqual: slices.Equal(r.Tokens, want.tokens),
-		Cached: r.Usage.Cached, WantCached: want.cached, PrefillOn: r.PrefillOn, DecodeOn: r.DecodeOn, Attempt: r.Attempt, Problem: problem,
-	}
-	for _, k := range want.keys {
-		o.Blocks++
-		w := mem.blocks[k]
-		data, block, ok := b.mem.Read(k)
-		if !ok || !bytes.Equal(data, w.data) || block.Index != w.Index || (block.Origin == originDecode) != w.Decoded {
-			o.BlocksOff++
-		}
-	}
-	if missing := c.Prompt > blockTokens && r.Usage.Cached < (c.Prompt-1)/blockTokens*blockTokens; missing && r.PrefillOn == r.DecodeOn {
-		o.Problem += fmt.Sprintf(" prefill and decode both ran on %q", r.DecodeOn)
-	}
+	o := compare(c, r, want, mem, b.mem.Read)
+	o.Problem = strings.TrimPrefix(o.Problem+"; "+problem, "; ")
+	o.Problem = strings.TrimSuffix(o.Problem, "; ")
 	b.out = append(b.out, o)
 	if b.o.Emit != nil {
 		b.o.Emit(&o)
 	}
+}
+
+// compare holds a result against a reference; read yields what is in shared memory.
+func compare(c Case, r *schemas.Result, want *run, mem *memory, read func(kvtier.Key) ([]byte, kvtier.Block, bool)) Outcome {
+	o := Outcome{
+		Case: c, Digest: digest(r.Tokens), Generated: len(r.Tokens), TokensEqual: slices.Equal(r.Tokens, want.tokens),
+		Cached: r.Usage.Cached, WantCached: want.cached, PrefillOn: r.PrefillOn, DecodeOn: r.DecodeOn, Attempt: r.Attempt,
+	}
+	for _, k := range want.keys {
+		o.Blocks++
+		w := mem.blocks[k]
+		data, block, ok := read(k)
+		if !ok || !bytes.Equal(data, w.data) || block.Index != w.Index || (block.Origin == kvtier.OriginDecode) != w.Decoded {
+			o.BlocksOff++
+		}
+	}
+	computed := r.Usage.Cached < (c.Prompt-1)/gpuexec.BlockTokens*gpuexec.BlockTokens
+	if computed && r.PrefillOn == r.DecodeOn {
+		o.Problem = fmt.Sprintf("prefill and decode both ran on %q", r.DecodeOn)
+	}
+	return o
 }
