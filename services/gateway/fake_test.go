@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type fake struct {
 	turns   chan *schemas.Turn  // as they were published
 	refs    chan turns.Ref      // likewise
 	events  chan *schemas.Event // cancels
+	running sync.WaitGroup      // scripts
 }
 
 func newFake(t *testing.T, o Options) *fake {
@@ -74,6 +76,7 @@ func newFake(t *testing.T, o Options) *fake {
 		k.g.stop()
 		h.Close()
 		_ = k.g.Shutdown(t.Context())
+		k.running.Wait()
 		o.Conn.Close()
 		k.nc.Close()
 		srv.Shutdown()
@@ -102,7 +105,7 @@ func (k *fake) agent(m *nats.Msg) {
 	k.turns <- in.Turn
 	k.refs <- ref
 	if f := k.scripts[ask(in.Turn)]; f != nil {
-		go f(k, ref, in.Turn)
+		k.running.Go(func() { f(k, ref, in.Turn) })
 	}
 }
 

@@ -150,8 +150,18 @@ func New(o Options) (*Gateway, error) {
 // Turns is the gateway's client of the turn path.
 func (g *Gateway) Turns() *turns.Client { return g.turns }
 
-// Handler has all routes.
+// Handler has all routes. Each response begins with the write deadline of short
+// answers: one that an earlier response set would break a connection that is used
+// again.
 func (g *Gateway) Handler() http.Handler {
+	routes := g.routes()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(g.o.BodyTimeout + g.o.WriteTimeout))
+		routes.ServeHTTP(w, r)
+	})
+}
+
+func (g *Gateway) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/chat/completions", g.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { g.complete(w, r, chatAPI) }))
 	mux.HandleFunc("/v1/completions", g.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { g.complete(w, r, textAPI) }))

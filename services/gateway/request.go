@@ -86,7 +86,6 @@ const drainMax = 64 << 20
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(g.o.BodyTimeout)) // not supported by test recorders
-	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	var body []byte
 	var err error
 	if r.ContentLength <= schemas.MaxBody {
@@ -95,6 +94,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *api
 	}
 	switch {
 	case err != nil:
+		// The deadline stays: before it answers, net/http waits for the rest of the body.
 		return nil, &apiError{Status: http.StatusBadRequest, Type: typeInvalid, Code: schemas.CodeInvalid, Message: "the body could not be read: " + err.Error()}
 	case r.ContentLength > schemas.MaxBody || len(body) > schemas.MaxBody:
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, drainMax))
@@ -103,6 +103,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *api
 			Message: fmt.Sprintf("the body has more than %d bytes", schemas.MaxBody),
 		}
 	}
+	_ = rc.SetReadDeadline(time.Time{})
 	return body, nil
 }
 

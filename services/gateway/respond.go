@@ -34,6 +34,8 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, a api) {
 	x := &exchange{g: g, w: w, rc: http.NewResponseController(w), began: began}
 	trace, end := g.o.Span(a.String(), traceOf(r.Header))
 	status, code := x.run(r, a, trace)
+	// What net/http still has to write must not wait for ever either.
+	_ = x.rc.SetWriteDeadline(time.Now().Add(g.o.WriteTimeout))
 	end(x.answered(status, code))
 	g.metrics.done(a, status, code, began, x.first)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,6 @@ type fake struct {
 	trace string
 	kinds []string
 	hang  bool // give the first frame only
-	seen  chan struct{}
 }
 
 func newFake(t *testing.T) *fake {
@@ -56,7 +56,7 @@ func newFake(t *testing.T) *fake {
 	if err := jsrun.Provision(t.Context(), js, topo); err != nil {
 		t.Fatal(err)
 	}
-	k := &fake{t: t, url: srv.ClientURL(), nc: nc, seen: make(chan struct{}, 16)}
+	k := &fake{t: t, url: srv.ClientURL(), nc: nc}
 	if _, err := nc.Subscribe("agent.*.*.*", k.agent); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,6 @@ func (k *fake) agent(m *nats.Msg) {
 	}
 	r.Turn = in.Turn.Weir.Turn
 	k.send(schemas.OutSubject(r.Tenant, r.Session, r.Turn), &schemas.Frame{Header: schemas.H(), Attempt: 1, Tokens: schemas.Tokens{1}, Text: "Hel"})
-	k.seen <- struct{}{}
 	if k.hang {
 		return
 	}
@@ -125,12 +124,23 @@ type ran struct {
 
 func (k *fake) run(ctx context.Context, stdin string, args ...string) ran {
 	k.t.Helper()
-	var out, errs bytes.Buffer
+	return k.runTo(ctx, new(bytes.Buffer), stdin, args...)
+}
+
+// output is where the command writes.
+type output interface {
+	io.Writer
+	String() string
+}
+
+func (k *fake) runTo(ctx context.Context, out output, stdin string, args ...string) ran {
+	k.t.Helper()
+	var errs bytes.Buffer
 	c := NewCommand()
 	c.SilenceErrors = true
 	c.SetArgs(append([]string{"--nats", k.url}, args...))
 	c.SetIn(strings.NewReader(stdin))
-	c.SetOut(&out)
+	c.SetOut(out)
 	c.SetErr(&errs)
 	r := ran{}
 	if err := c.ExecuteContext(ctx); err != nil {
@@ -243,18 +253,26 @@ func TestInterrupt(t *testing.T) {
 	k := newFake(t)
 	k.hang = true
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-k.seen
-		cancel()
-	}()
-	r := k.run(ctx, "", "hi", "-o", "json")
+	r := k.runTo(ctx, &atFirst{do: cancel}, "", "hi", "-o", "json", "--frames")
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
 	var s Summary
-	if err := json.Unmarshal([]byte(r.out), &s); err != nil || r.code != 1 || s.Failure == nil || s.Failure.Code != schemas.CodeCancelled {
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil || r.code != 1 || s.Failure == nil || s.Failure.Code != schemas.CodeCancelled {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if len(k.kinds) != 2 || k.kinds[1] != string(schemas.EventCancel) {
 		t.Errorf("published were %v", k.kinds)
 	}
+}
+
+// atFirst calls do at the first write.
+type atFirst struct {
+	bytes.Buffer
+	do func()
+}
+
+func (a *atFirst) Write(p []byte) (int, error) {
+	a.do()
+	return a.Buffer.Write(p)
 }
 
 func TestVisible(t *testing.T) {

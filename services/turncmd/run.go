@@ -58,7 +58,7 @@ func (f *flags) follow(cmd *cobra.Command, c *turns.Client, turn *schemas.Turn) 
 	p.trace = trace.Parent
 	s, err := c.Publish(stop, turns.Request{Tenant: f.tenant, Session: session, Turn: turn, Trace: trace})
 	if err != nil {
-		return err
+		return p.failed(err)
 	}
 	defer s.Close()
 	p.published(s.Ref())
