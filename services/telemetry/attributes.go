@@ -19,7 +19,6 @@ const (
 	keyTemplate    = attribute.Key("messaging.destination.template")
 	keyMessageID   = attribute.Key("messaging.message.id")
 	keyBodySize    = attribute.Key("messaging.message.body.size")
-	keyBatch       = attribute.Key("messaging.batch.message_count")
 
 	keyGenOp        = attribute.Key("gen_ai.operation.name")
 	keyProvider     = attribute.Key("gen_ai.provider.name")

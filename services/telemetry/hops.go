@@ -100,7 +100,7 @@ func (t *Tracer) start(parent schemas.Trace, name string, kind trace.SpanKind, a
 func (t *Tracer) process(m *schemas.Msg, now time.Time, attrs ...attribute.KeyValue) trace.Span {
 	tpl := templateOf(m.Subject)
 	attrs = append(attrs, keySystem.String(systemNATS), keyOpType.String("process"), keyOpName.String("process"),
-		keyDestination.String(m.Subject), keyTemplate.String(tpl), keyBatch.Int(1))
+		keyDestination.String(m.Subject), keyTemplate.String(tpl))
 	if m.Seq > 0 {
 		attrs = append(attrs, keyStreamSeq.Int64(int64(m.Seq)))
 	}
