@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -52,6 +53,9 @@ type Options struct {
 	Deadline   time.Duration
 	Durability string
 	StoreMB    int64 // bytes of the largest streams, in MiB; 0 is the default
+	// StreamBytes are limits of single streams, by name. `weir up` fits them to
+	// the disk and tells its children.
+	StreamBytes map[string]int64
 	LogLevel   string
 	TraceFile  string
 	Metrics    string // address on which this process serves its metrics
@@ -90,6 +94,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Deadline, "deadline", o.Deadline, "time that a turn without its own deadline may take")
 	f.StringVar(&o.Durability, "durability", o.Durability, "process: acknowledged turns survive any crash of a process; sync: also a loss of power, at the cost of one disk sync per message")
 	f.Int64Var(&o.StoreMB, "store-mib", o.StoreMB, "size limit of the large file streams in MiB (default 1024)")
+	f.StringToInt64Var(&o.StreamBytes, "stream-bytes", nil, "size limits of single streams in bytes, such as AGENT=1073741824; all processes of a deployment need the same")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
 	f.StringVar(&o.TraceFile, "trace-file", o.TraceFile, "write finished spans as JSON lines to this file")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "json: machine-readable lines on standard output")
@@ -154,17 +159,20 @@ func (o *Options) URL() string {
 }
 
 // Topology is the set of streams for these options.
-func (o *Options) Topology() []streams.Stream {
-	t := streams.Options{}
+func (o *Options) Topology() []streams.Stream { return streams.Topology(o.StreamOptions()) }
+
+// StreamOptions are the limits of the streams.
+func (o *Options) StreamOptions() streams.Options {
+	t := streams.Options{MaxBytes: map[string]int64{}}
 	if o.StoreMB > 0 {
-		t.MaxBytes = map[string]int64{}
 		for _, s := range streams.Topology(streams.Options{}) {
 			if s.Store == streams.File {
 				t.MaxBytes[s.Name] = min(s.MaxBytes, o.StoreMB<<20)
 			}
 		}
 	}
-	return streams.Topology(t)
+	maps.Copy(t.MaxBytes, o.StreamBytes)
+	return t
 }
 
 // Log makes the logger of a process.
