@@ -62,6 +62,12 @@ func (c *Config) hooks(service string, actor schemas.Actor) (func(*schemas.Msg),
 	return in, out
 }
 
+// Where lineage's snapshot is kept.
+const (
+	lineageActor = "lineage"
+	lineageShard = "0"
+)
+
 // Lineage runs the lineage service until ctx ends. It renders through the local
 // tokenizer when it has one, and through the tokenizer service otherwise.
 func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
@@ -95,7 +101,7 @@ func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
 			{Core: true, Filters: []string{schemas.TokensSubject(cfg.Cell)}},
 		},
 		Local: loc.do, OnBad: unreadable(actor),
-		Snapshots: snaps, SnapshotActor: "lineage", SnapshotEvery: 30 * time.Second,
+		Snapshots: snaps, SnapshotActor: lineageActor, Shard: lineageShard, SnapshotEvery: 30 * time.Second,
 	})
 	if err != nil {
 		return err
@@ -103,6 +109,7 @@ func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
 	if cfg.Stats != nil {
 		cfg.Stats("lineage", r.Stats())
 	}
+	go purge(ctx, cfg, js, snaps)
 	return r.Run(ctx)
 }
 

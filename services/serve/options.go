@@ -56,10 +56,10 @@ type Options struct {
 	// StreamBytes are limits of single streams, by name. `weir up` fits them to
 	// the disk and tells its children.
 	StreamBytes map[string]int64
-	LogLevel   string
-	TraceFile  string
-	Metrics    string // address on which this process serves its metrics
-	Output     string
+	LogLevel    string
+	TraceFile   string
+	Metrics     string // address on which this process serves its metrics
+	Output      string
 }
 
 // Defaults of the flags.
