@@ -17,7 +17,7 @@ func pickEngine(want, libDir string) (string, error) {
 	switch want {
 	case EngineLlama:
 		if _, err := os.Stat(libDir); err != nil || libDir == "" {
-			return "", fmt.Errorf("%w: llama.cpp libraries are not at %q; run \"make engine\", or set WEIR_LLAMA_LIB to their folder", ErrEngine, libDir)
+			return "", fmt.Errorf("%w: the llama.cpp libraries are not at %q; run \"make engine\", set WEIR_LLAMA_LIB or --llama-lib to their folder, or use --engine go", ErrEngine, libDir)
 		}
 		return EngineLlama, nil
 	case EngineGo, EngineNull:
@@ -30,7 +30,7 @@ func pickEngine(want, libDir string) (string, error) {
 		}
 		return EngineGo, nil
 	case EngineSim:
-		return "", fmt.Errorf("%w: simulated devices are not part of this version", ErrEngine)
+		return "", fmt.Errorf("%w: simulated devices (--engine sim) are not part of this version; use --engine null for a bus without a model, or go or llama for real tokens", ErrEngine)
 	}
 	return "", fmt.Errorf("%w: %q is not one of auto, llama, go, sim, null", ErrEngine, want)
 }

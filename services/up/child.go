@@ -2,11 +2,13 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,7 +23,11 @@ const (
 	restartMax  = 2 * time.Second
 	steadyAfter = 10 * time.Second
 	maxEarly    = 12 // ends in a row, each before steadyAfter
-	stopWait    = 8 * time.Second
+	// maxStart is the same for exits by itself before the stack was ever ready. It
+	// will not get better then: what passes, such as a NATS that is still starting,
+	// is waited for inside the child.
+	maxStart = 2
+	stopWait = 8 * time.Second
 )
 
 // child is one supervised process.
@@ -32,8 +38,11 @@ type child struct {
 	log  io.Writer
 	env  []string
 
-	onStart func(c *child, pid int, again bool)
-	onEnd   func(c *child, err error)
+	logPath string
+
+	onStart  func(c *child, pid int, again bool)
+	onEnd    func(c *child, err error)
+	starting func() bool // the stack has never been ready
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -43,7 +52,7 @@ type child struct {
 // run starts the child and starts it again until ctx ends. It returns an error
 // when the child cannot be kept alive.
 func (c *child) run(ctx context.Context) error {
-	early, pause := 0, restartMin
+	early, exits, pause := 0, 0, restartMin
 	for again := false; ctx.Err() == nil; again = true {
 		began := time.Now()
 		err := c.once(ctx, again)
@@ -54,8 +63,13 @@ func (c *child) run(ctx context.Context) error {
 		if time.Since(began) >= steadyAfter {
 			early, pause = 0, restartMin
 		}
+		if c.starting() && exited(err) {
+			if exits++; exits >= maxStart {
+				return fmt.Errorf("%s cannot start: %s; log: %s", c.id, c.lastWords(), c.logPath)
+			}
+		}
 		if early++; early >= maxEarly {
-			return fmt.Errorf("%s ended %d times in a row, the last time by: %s; see its log", c.id, early, proc.Cause(err))
+			return fmt.Errorf("%s ended %d times in a row, the last time by %s: %s; log: %s", c.id, early, proc.Cause(err), c.lastWords(), c.logPath)
 		}
 		select {
 		case <-ctx.Done():
@@ -65,6 +79,37 @@ func (c *child) run(ctx context.Context) error {
 		pause = min(2*pause, restartMax)
 	}
 	return nil
+}
+
+// exited: the process ended by itself and said that it failed.
+func exited(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.Exited()
+}
+
+// lastWords is the error that the child ended with, as its log has it.
+func (c *child) lastWords() string {
+	const tail = 8 << 10
+	f, err := os.Open(c.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = f.Close() }() // only read
+	st, err := f.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	b := make([]byte, min(tail, st.Size()))
+	if _, err := f.ReadAt(b, st.Size()-int64(len(b))); err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if text, ok := strings.CutPrefix(lines[i], "weir: "); ok {
+			return text
+		}
+	}
+	return lines[len(lines)-1]
 }
 
 // once runs the child until it ends.

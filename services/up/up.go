@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/assign"
 	"github.com/weir-dev/weir/services/model"
@@ -73,6 +76,9 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w: --ctx is %d, but the model was made for %d tokens", serve.ErrUsage, o.Context, m.Trained)
 	}
 	s := &stack{o: o, model: m, procs: map[string]process{}}
+	if err := s.preflight(ctx); err != nil {
+		return err
+	}
 	s.announce()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -80,8 +86,8 @@ func Run(ctx context.Context, o Options) error {
 	if s.nc != nil {
 		s.nc.Close()
 	}
-	// The memory belongs to this stack; nothing maps it any more.
-	if rm := os.RemoveAll(o.Arena); rm != nil {
+	// Nothing maps the memory any more, unless it is another stack's.
+	if rm := hostmem.Remove(o.Arena); rm != nil && !errors.Is(rm, hostmem.ErrBusy) {
 		err = errors.Join(err, rm)
 	}
 	if errors.Is(err, context.Canceled) {
@@ -124,7 +130,7 @@ func prepare(o *Options) (unlock func(), err error) {
 		o.Arena = filepath.Join(shmDir(o.Dir), "weir-"+hex.EncodeToString(sum[:6]))
 	}
 	if o.EmbeddedNATS() {
-		if o.NATS, err = freeAddress(o.NATS, "--nats"); err != nil {
+		if err := fitStore(o); err != nil {
 			unlock()
 			return nil, err
 		}
@@ -134,6 +140,17 @@ func prepare(o *Options) (unlock func(), err error) {
 		return nil, err
 	}
 	return unlock, nil
+}
+
+// fitStore chooses NATS's port, and stream limits that the disk can hold: a full
+// stream refuses with a reason, a full disk does not.
+func fitStore(o *Options) (err error) {
+	if o.NATS, err = freeAddress(o.NATS, "--nats"); err != nil {
+		return err
+	}
+	fitted, err := jsrun.FitDisk(filepath.Join(o.Dir, "nats"), o.StreamOptions())
+	o.StreamBytes = fitted.MaxBytes
+	return err
 }
 
 func shmDir(fallback string) string {
@@ -183,6 +200,9 @@ func (s *stack) childArgs(targets, id string) []string {
 		"--kv-mem", strconv.FormatInt(o.KVMem, 10), "--kv-dir", o.Arena, "--direct-max", strconv.Itoa(o.DirectMax), "--deadline", o.Deadline.String(),
 		"--durability", o.Durability, "--store-mib", strconv.FormatInt(o.StoreMB, 10), "--log-level", o.LogLevel,
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.StreamBytes)) {
+		args = append(args, "--stream-bytes", fmt.Sprintf("%s=%d", name, o.StreamBytes[name]))
+	}
 	if o.TraceFile != "" {
 		args = append(args, "--trace-file", o.TraceFile)
 	}
@@ -230,7 +250,8 @@ func (s *stack) supervise(ctx context.Context, cancel context.CancelCauseFunc) e
 			return err
 		}
 		defer func() { _ = log.Close() }()
-		c.log, c.onStart, c.onEnd = log, s.started, s.ended
+		c.log, c.onStart, c.onEnd, c.starting = log, s.started, s.ended, s.starting
+		c.logPath = log.Name()
 		wg, run := &early, ctx
 		if c.role == "control" {
 			wg, run = &late, lateCtx
@@ -259,8 +280,11 @@ func (s *stack) supervise(ctx context.Context, cancel context.CancelCauseFunc) e
 	return context.Cause(ctx)
 }
 
-// connect reaches NATS, which control may just be starting, and assigns roles.
+// connect reaches NATS, which control may just be starting.
 func (s *stack) connect(ctx context.Context) error {
+	if s.nc != nil {
+		return nil
+	}
 	wait := time.NewTimer(s.o.ReadyWait)
 	defer wait.Stop()
 	for {
@@ -289,6 +313,13 @@ func (s *stack) started(c *child, pid int, again bool) {
 	if tell && s.o.Output == "json" {
 		s.print(map[string]any{"event": "restarted", "id": c.id, "role": c.role, "pid": pid})
 	}
+}
+
+// starting: the stack has never been ready.
+func (s *stack) starting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.ready
 }
 
 // ended tells the router at once that an executor is gone, and whether somebody
