@@ -2,7 +2,6 @@ package stack
 
 import (
 	"context"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -86,22 +85,24 @@ func TestCtrlCLeavesNothing(t *testing.T) {
 		}
 	})
 	t.Run("kill -9 while the tier is dead", func(t *testing.T) {
-		s := Start(t, Options{Args: null})
+		dir := t.TempDir()
+		s := Start(t, Options{Args: null, Dir: dir})
 		for _, pid := range []int{s.Supervisor(), s.PID("tier")} {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := s.Leftovers(goneWait)
-		// Nobody is left who could remove the memory; the next start in this
-		// folder takes it over. Processes and ports must be gone all the same.
-		if _, statErr := os.Stat(s.Ready.KVDir); statErr == nil {
-			if rm := os.RemoveAll(s.Ready.KVDir); rm != nil {
-				t.Error(rm)
-			}
-			err = s.Leftovers(goneWait)
+		// Nobody is left who could remove the memory. The next start in this folder
+		// takes it over, and removes it at its end.
+		next := Start(t, Options{Args: null, Dir: dir})
+		answer(t, next.NewClient(t), "a")
+		if next.Ready.KVDir != s.Ready.KVDir {
+			t.Errorf("the memory is in %s, it was in %s", next.Ready.KVDir, s.Ready.KVDir)
 		}
-		if err != nil {
+		if err := next.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Leftovers(goneWait); err != nil {
 			t.Error(err)
 		}
 	})
