@@ -2,6 +2,7 @@ package gpuexec
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weir-dev/weir/schemas"
 )
@@ -93,6 +94,7 @@ type job struct {
 	begun   schemas.Time // first engine operation
 	first   schemas.Time // first token computed
 	busy    int64        // engine time in nanoseconds
+	prefill int64        // the part of it before the first token
 
 	head      schemas.Tokens
 	delivered schemas.Tokens
@@ -188,7 +190,7 @@ func (e *Executor) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []
 	case schemas.KindOpDone:
 		out = e.opDone(now, in.OpDone, out)
 	case schemas.KindPublished:
-		out = e.published(in, out)
+		out = e.published(now, in, out)
 	case schemas.KindBus:
 		e.bus = in.Err == ""
 	case schemas.KindTick:
@@ -221,8 +223,8 @@ func (e *Executor) Restore([]byte) error { return nil }
 func (e *Executor) take(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
 	j := &job{Job: in.Job, trace: in.Trace, id: in.Job.Ready.Job, seq: -1, order: e.next, arrived: now}
 	if old := e.jobs[j.id]; old != nil {
-		if old.Attempt >= j.Attempt && old.Stage == j.Stage || old.Attempt > j.Attempt {
-			return out // a duplicate, or an older attempt that was late
+		if old.Attempt > j.Attempt || old.Attempt == j.Attempt && (old.Stage == j.Stage || old.Stage == schemas.StageDecode) {
+			return out // a duplicate, an older attempt, or the prefill before the decode that is here
 		}
 		out = e.forget(old, out)
 	}
@@ -295,7 +297,7 @@ func (e *Executor) cancel(c *schemas.Cancel, out []schemas.Msg) []schemas.Msg {
 }
 
 // published ends a job whose result is stored, or finds that it was stored before.
-func (e *Executor) published(in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+func (e *Executor) published(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
 	s, err := schemas.ParseSubject(in.Subject)
 	if err != nil || s.Root != schemas.RootResult {
 		return out
@@ -304,10 +306,13 @@ func (e *Executor) published(in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
 	if j == nil || j.phase != phasePublishing {
 		return out
 	}
-	switch in.Err {
-	case "":
+	switch {
+	case in.Err == "":
 		return e.forget(j, out)
-	case schemas.ErrTextConflict:
+	case strings.Contains(in.Err, schemas.ErrTooLarge.Error()):
+		// Sending it again would not help.
+		return e.fail(now, j, schemas.CodeTooLong, "the answer does not fit a message: "+in.Err, out)
+	case in.Err == schemas.ErrTextConflict:
 		// Another attempt was first; the router may have missed it.
 		out = e.done(j, schemas.OutcomeDecoded, "", "the result existed already", out)
 		return e.forget(j, out)

@@ -22,6 +22,9 @@ func (e *Executor) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg
 	e.stats.busyNS += d.TookNS
 	if j := op.job; j != nil {
 		j.busy += d.TookNS
+		if d.Open != nil || d.Prefill != nil {
+			j.prefill += d.TookNS
+		}
 		if j.dropped {
 			e.free(j)
 			return out
@@ -63,7 +66,10 @@ func (e *Executor) answered(now schemas.Time, j *job, d *schemas.OpDone, out []s
 	}
 	if t := d.Tokens; t != nil {
 		if t.Error != "" || t.From != 0 || len(t.Tokens) < j.Ready.Prompt.TailFrom {
-			return e.fail(now, j, schemas.CodeNeedFull, "the prompt's first tokens are not known any more: "+t.Error, out)
+			// Lineage keeps them as long as the turn runs; when it starts again it does
+			// not know them until it has read AGENT. So the turn is not given up here.
+			out = e.done(j, schemas.OutcomeReturned, "", "the prompt's first tokens are not known: "+t.Error, out)
+			return e.forget(j, out)
 		}
 		j.head = t.Tokens[:j.Ready.Prompt.TailFrom]
 	}
@@ -158,8 +164,9 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 		out = e.flush(j, out)
 	}
 	out = e.checkpoint(now, j, false, out)
-	if r.Finish != "" && j.phase == phaseDecoding {
-		j.finish, j.text, j.end = r.Finish, r.Answer, r.End
+	// A role change that came meanwhile need not hand over what has just ended.
+	if r.Finish != "" && (j.phase == phaseDecoding || j.phase == phaseSealing && j.leave == leaveReturned) {
+		j.finish, j.text, j.end, j.reason = r.Finish, r.Answer, r.End, ""
 		j.phase, j.leave = phaseSealing, leaveResult
 	}
 	return out

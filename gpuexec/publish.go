@@ -46,7 +46,9 @@ func (e *Executor) flush(j *job, out []schemas.Msg) []schemas.Msg {
 	return out
 }
 
-// checkpoint stores the delivered tokens when enough of them are not stored.
+// checkpoint stores the delivered tokens when enough of them are not stored. What
+// is pending is sent first: a later attempt does not send again what a checkpoint
+// holds.
 func (e *Executor) checkpoint(now schemas.Time, j *job, force bool, out []schemas.Msg) []schemas.Msg {
 	if j.ckptAt == 0 {
 		j.ckptAt = now
@@ -57,6 +59,7 @@ func (e *Executor) checkpoint(now schemas.Time, j *job, force bool, out []schema
 	}
 	j.ckptLen, j.ckptAt = len(j.tokens), now
 	r := j.Ready
+	out = e.flush(j, out)
 	return append(out, schemas.Msg{
 		Kind: schemas.KindCheckpoint, Subject: schemas.CkptSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
 		Checkpoint: &schemas.Checkpoint{
@@ -82,13 +85,25 @@ func (e *Executor) result(now schemas.Time, j *job, out []schemas.Msg) []schemas
 		Header: schemas.H(), Tenant: r.Tenant, Session: r.Session, Turn: r.Turn, Branch: r.Branch, Job: r.Job, Attempt: j.Attempt,
 		Status: schemas.StatusOK, Model: r.Pool, Text: j.text, Tokens: j.tokens, Finish: j.finish, End: j.end,
 		Usage:  schemas.Usage{Prompt: r.Prompt.N, Cached: cached, Completion: len(j.tokens)},
-		Replay: len(r.Force) > 0, PrefillOn: prefillOn, DecodeOn: e.cfg.Executor, Seed: r.Sampling.Seed, Logprobs: j.logprobs,
-		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.busy, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), TotalNS: since(now)},
+		Replay: len(r.Force) > 0, PrefillOn: prefillOn, DecodeOn: e.cfg.Executor, Seed: r.Sampling.Seed, Logprobs: j.keptLogprobs(),
+		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.prefill, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), TotalNS: since(now)},
 	}
 	return append(out, schemas.Msg{
 		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
 		ID: "result:" + j.id, ExpectSet: true, Confirm: true, Result: res,
 	})
+}
+
+// keptLogprobs are the logprobs as far as a result may carry them. With many
+// alternatives they outgrow a message; the frames had them all.
+func (j *job) keptLogprobs() []jsonRaw {
+	n := 0
+	for _, lp := range j.logprobs {
+		if n += len(lp) + 1; n > schemas.MaxMessage/2 {
+			return nil
+		}
+	}
+	return j.logprobs
 }
 
 // passOn ends a prefill: the decode job goes straight to the executor that the
@@ -140,7 +155,7 @@ func (e *Executor) timers(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 				j.reason = ""
 				out = e.result(now, j, out)
 			}
-			if j.phase == phaseDecoding && j.frame.at != 0 {
+			if j.phase == phaseDecoding {
 				out = e.checkpoint(now, j, false, out)
 			}
 		}
@@ -165,6 +180,16 @@ func (e *Executor) heartbeat(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 	return append(out, schemas.Msg{Kind: schemas.KindHeartbeat, Subject: schemas.HBSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Heartbeat: h})
 }
 
+// queued is the number of jobs that wait for a sequence.
+func (e *Executor) queued() (n int) {
+	for _, j := range e.order {
+		if j.seq < 0 && j.phase != phasePublishing {
+			n++
+		}
+	}
+	return n
+}
+
 func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	e.reportAt = now + schemas.Time(e.cfg.ReportNS)
 	free := 0
@@ -176,7 +201,7 @@ func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	r := &schemas.Report{
 		Header: schemas.H(), Executor: e.cfg.Executor, Role: e.role.report(), Epoch: e.role.epoch, AtNS: int64(now),
 		PrefillTokens: e.stats.prefillTokens, DecodeTokens: e.stats.decodeTokens, CachedTokens: e.stats.cachedTokens,
-		BusyNS: e.stats.busyNS, SlotsFree: free, Running: len(e.slots) - free, Queued: len(e.order) - (len(e.slots) - free),
+		BusyNS: e.stats.busyNS, SlotsFree: free, Running: len(e.slots) - free, Queued: e.queued(),
 		FlipNS: e.stats.flipNS,
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindReport, Subject: schemas.ReportSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Report: r})

@@ -46,7 +46,8 @@ func (e *Executor) assign(now schemas.Time, in *schemas.Msg, out []schemas.Msg) 
 	if !r.draining {
 		r.draining, r.since = true, now
 	}
-	return e.drain(out)
+	// The router learns at once that nothing more is taken.
+	return e.heartbeat(now, e.drain(out))
 }
 
 // allowed reports whether the pending assignment lets the job go on.
@@ -96,10 +97,11 @@ func (e *Executor) advanceRole(now schemas.Time, out []schemas.Msg) []schemas.Ms
 	out = e.drain(out)
 	late := int64(now-r.since) > drainNS
 	for _, j := range append([]*job(nil), e.order...) {
-		if e.allowed(j) {
+		// An answer that waits for a full RESULT stream needs no engine.
+		if e.allowed(j) || j.phase == phasePublishing {
 			continue
 		}
-		if !late || e.busyWith(j) || j.phase == phasePublishing {
+		if !late || e.busyWith(j) {
 			return out
 		}
 		out = e.done(j, schemas.OutcomeReturned, "", "role change ran into its deadline", out)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -45,7 +46,7 @@ func (w *Worker) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 			return nil, fmt.Errorf("%w: forced token %d is %d, the model has tokens 0 to %d", gpuexec.ErrUnsupported, i, t, w.limits.Vocab-1)
 		}
 	}
-	if s.known > 0 && r.Sampling.RepetitionPenalty != 0 && r.Sampling.RepetitionPenalty != 1 {
+	if op.Stage == schemas.StageDecode && s.known > 0 && r.Sampling.RepetitionPenalty != 0 && r.Sampling.RepetitionPenalty != 1 {
 		return &schemas.OpenDone{NeedHead: true}, nil // the penalty counts the prompt's tokens
 	}
 	var err error
@@ -58,7 +59,11 @@ func (w *Worker) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	if err := w.prepare(s, op.Stage); err != nil {
 		return nil, err
 	}
-	return w.importBlocks(s, op)
+	done, err := w.importBlocks(s, op)
+	if w.seqs[op.Seq] == nil && s.grammar != nil {
+		s.grammar.Close() // it was not opened
+	}
+	return done, err
 }
 
 // prepare makes sampler and grammar of a turn that will be decoded here.
@@ -219,9 +224,7 @@ func (w *Worker) copyIn(id gpuexec.SeqID, refs []Ref) (int, error) {
 		for i, r := range refs {
 			src[i] = w.cfg.Tier.Data(r)
 		}
-		if err := w.cfg.Engine.Import(id, src); err != nil {
-			return 0, err
-		}
+		err := w.cfg.Engine.Import(id, src)
 		good := len(refs)
 		for i, r := range refs {
 			if !w.cfg.Tier.Valid(r) {
@@ -229,8 +232,13 @@ func (w *Worker) copyIn(id gpuexec.SeqID, refs []Ref) (int, error) {
 				break
 			}
 		}
-		if good == len(refs) {
+		switch {
+		case good == len(refs) && err == nil:
 			return good, nil
+		case good == len(refs) && errors.Is(err, gpuexec.ErrBadBlock):
+			return 0, nil // bytes that this engine cannot read: they are computed again
+		case good == len(refs):
+			return 0, err
 		}
 		w.cfg.Engine.Drop(id)
 		refs = refs[:good]
