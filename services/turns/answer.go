@@ -31,11 +31,65 @@ func (e *Event) Position() Position {
 //
 //	0        from.Index              next()
 //	| not ours | tokens: delivered     | what a frame may add
+//
+// A new attempt goes on behind the tokens that earlier ones delivered. What an
+// earlier attempt sent before that point counts, also when it is read late;
+// what it sent behind it came from an executor that had lost the turn.
+//
+//	attempt 1  |-------------|xxxxx   x: not taken
+//	attempt 2                |----------
+//	                         starts[2]
 type answer struct {
 	from    Position
 	attempt int // the newest seen
+	starts  map[int]Position
 	tokens  schemas.Tokens
 	text    []byte
+}
+
+// note learns where a frame's attempt began, as far as its frames were seen.
+func (a *answer) note(f *schemas.Frame) {
+	if f.Reject != nil {
+		return
+	}
+	a.attempt = max(a.attempt, f.Attempt)
+	if at, ok := a.starts[f.Attempt]; ok && at.Index <= f.First {
+		return
+	}
+	if a.starts == nil {
+		a.starts = make(map[int]Position, 1)
+	}
+	if len(a.starts) < maxAttempts {
+		a.starts[f.Attempt] = Position{Index: f.First, TextAt: f.TextAt}
+	}
+}
+
+// maxAttempts bounds what is remembered of a turn's attempts. The router gives a
+// turn up long before.
+const maxAttempts = 64
+
+// cut leaves of a frame what stands before the start of every later attempt; ok
+// is false when that is nothing.
+func (a *answer) cut(f *schemas.Frame) (_ *schemas.Frame, ok bool) {
+	if f.Attempt >= a.attempt {
+		return f, true
+	}
+	tokens, text := f.First+len(f.Tokens), f.TextAt+len(f.Text)
+	for attempt, at := range a.starts {
+		if attempt > f.Attempt {
+			tokens, text = min(tokens, at.Index), min(text, at.TextAt)
+		}
+	}
+	if tokens <= f.First {
+		return nil, false
+	}
+	c := *f
+	c.Tokens = f.Tokens[:tokens-f.First]
+	c.Text = f.Text[:max(text-f.TextAt, 0)]
+	if len(f.Logprobs) == len(f.Tokens) {
+		c.Logprobs = f.Logprobs[:len(c.Tokens)]
+	}
+	return &c, true
 }
 
 func (a *answer) next() int   { return a.from.Index + len(a.tokens) }
@@ -46,16 +100,17 @@ type verdict uint8
 
 const (
 	fresh verdict = iota // it had something new
-	stale                // nothing new: had already, or of an older attempt
+	stale                // nothing new: had already, or of an attempt that was over
 	gap                  // something before it is missing
 )
 
 // frame takes a frame. The error is ErrChanged.
 func (a *answer) frame(f *schemas.Frame) (Event, verdict, error) {
-	if f.Attempt < a.attempt {
+	a.note(f)
+	f, ok := a.cut(f)
+	if !ok {
 		return Event{}, stale, nil
 	}
-	a.attempt = f.Attempt
 	next, at := a.next(), a.textAt()
 	if f.First > next || f.TextAt > at && f.Text != "" {
 		return Event{}, gap, nil

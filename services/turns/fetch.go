@@ -73,7 +73,9 @@ func (c *Client) exists(ctx context.Context, ref Ref) bool {
 }
 
 // fetchFrames reads the turn's frames from OUT, from where the last fetch ended,
-// and handles them. It returns false when the stream did not answer in full.
+// and handles them. All are read before the first one is handled, because a later
+// attempt decides what an earlier one's frames are worth. It returns false when
+// the stream did not answer in full.
 func (s *Stream) fetchFrames(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -83,6 +85,18 @@ func (s *Stream) fetchFrames(ctx context.Context) bool {
 		return false
 	}
 	defer func() { _ = sub.Unsubscribe() }()
+	var found []*schemas.Frame
+	// What came is used also when the rest did not.
+	defer func() {
+		for _, f := range found {
+			s.got.note(f)
+		}
+		for _, f := range found {
+			if s.err == nil {
+				s.frame(ctx, f, false)
+			}
+		}
+	}()
 	for {
 		req, err := json.Marshal(struct {
 			Seq   uint64 `json:"seq"`
@@ -92,18 +106,18 @@ func (s *Stream) fetchFrames(ctx context.Context) bool {
 		if err != nil || s.c.nc.PublishRequest(directGet+streams.Out, inbox, req) != nil {
 			return false
 		}
-		n, err := s.readBatch(ctx, sub)
+		n, err := s.readBatch(ctx, sub, &found)
 		if err != nil {
 			return false
 		}
-		if n < fetchBatch || s.err != nil {
+		if n < fetchBatch {
 			return true
 		}
 	}
 }
 
 // readBatch reads the answers to one request and returns how many frames came.
-func (s *Stream) readBatch(ctx context.Context, sub *nats.Subscription) (int, error) {
+func (s *Stream) readBatch(ctx context.Context, sub *nats.Subscription, found *[]*schemas.Frame) (int, error) {
 	for n := 0; ; n++ {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
@@ -121,8 +135,10 @@ func (s *Stream) readBatch(ctx context.Context, sub *nats.Subscription) (int, er
 			return n, errors.New("an answer without a sequence")
 		}
 		s.outSeq = max(s.outSeq, seq+1)
-		if f, err := decodeFrame(m.Data); err == nil && s.err == nil {
-			s.frame(ctx, f, false)
+		f, err := decodeFrame(m.Data)
+		if err != nil {
+			return n, err // the result will have what is missing
 		}
+		*found = append(*found, f)
 	}
 }

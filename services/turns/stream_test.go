@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 		"second attempt repeats":    {fr(1, 0, 4), fr(2, 0, 4), fr(2, 4, 12), end(2)},
 		"second attempt continues":  {fr(1, 0, 4), fr(2, 4, 8), fr(1, 4, 6), fr(2, 8, 12), end(2)},
 		"old attempt lags":          {fr(2, 0, 4), fr(1, 0, 12), fr(2, 4, 12), end(2)},
+		"late end of an attempt":    {fr(1, 0, 4), fr(2, 8, 10), fr(1, 4, 8), fr(1, 8, 12), fr(2, 10, 12), end(2)},
 		"gap, OUT has nothing":      {fr(1, 0, 2), fr(1, 6, 8), wait(time.Second), fr(1, 8, 12), end(1)},
 		"gap at the start":          {fr(1, 6, 12), end(1)},
 		"silence, then the result":  {fr(1, 0, 4), wait(30 * time.Second), end(1)},
@@ -64,6 +65,40 @@ func TestScripts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestZombie: an executor that had lost the turn goes on with other tokens. They
+// do not count, whether they are read live or fetched.
+func TestZombie(t *testing.T) {
+	other := frameOf(1, 8, 10)
+	other.Tokens = schemas.Tokens{1, 2}
+	other.Text = "??"
+	play := func(k *fake) {
+		k.frame(1, 0, 4)
+		k.frame(1, 4, 8)
+		k.frame(2, 8, 9)
+		k.send(schemas.OutSubject("default", "s", "t1"), other)
+		k.frame(2, 9, 12)
+	}
+	inBubble(t, Options{}, func(_ *testing.T, k *fake) {
+		s := k.publish()
+		play(k)
+		k.result(k.resultOf(2, 12))
+		k.want(k.read(s, Position{}), Position{}, 12)
+	})
+	inBubble(t, Options{}, func(t *testing.T, k *fake) {
+		s := k.publish()
+		k.deaf(func() { play(k) })
+		r := make(chan reading, 1)
+		go func() { r <- k.read(s, Position{}) }()
+		time.Sleep(5 * time.Second) // virtual: the frames are fetched after a silence
+		k.result(k.resultOf(2, 12))
+		got := <-r
+		k.want(got, Position{}, 12)
+		if got.events != 4 {
+			t.Errorf("%d events, want the four frames that count", got.events)
+		}
+	})
 }
 
 func TestSlowReaderLosesNothing(t *testing.T) {
