@@ -24,6 +24,8 @@ BENCHPKG ?= ./...
 FUZZTIME ?= 10s
 # OTEL=1 with compose-up starts the collector and exports spans to it.
 OTEL     ?=
+# How long compose-test may take; it skips when making the images took all of it.
+COMPOSE_TIME ?= 12m
 COMPOSE  ?= $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 COMPOSE_RUN = $(COMPOSE) -p weir -f compose/compose.yml
 COMPOSE_ENV = $(if $(OTEL),OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317)
@@ -160,7 +162,7 @@ compose-local: build engine ## makes all images of the stack without pulling any
 	compose/images.sh local
 
 compose-test: build engine ## runs the stack from local images: turns, spans and a killed executor; skips without a container engine
-	WEIR_COMPOSE=short $(GO) test -count=1 -timeout 12m $(TESTFLAGS) -v -run '^TestStack$$' ./e2e/compose
+	WEIR_COMPOSE=short $(GO) test -count=1 -timeout $(COMPOSE_TIME) $(TESTFLAGS) -v -run '^TestStack$$' ./e2e/compose
 
 compose-long: build engine ## all about the stack: collector, scaling, and every service killed once
 	WEIR_COMPOSE=long $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose

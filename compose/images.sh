@@ -22,6 +22,8 @@ libs=.engine/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
 
 say() { echo "images.sh: $*" >&2; }
 unavailable() { say "$*"; exit 3; }
+# build is quiet about a builder that clients without plugins still have.
+build() { docker build -q "$@" >/dev/null 2>"$scratch/build.log" || { cat "$scratch/build.log" >&2; return 1; }; }
 have_image() { docker image inspect "$1" >/dev/null 2>&1; }
 
 stage() {
@@ -40,12 +42,10 @@ stage() {
 
 # base imports a minimal Debian without manuals, translations and package lists.
 base() {
-	local tarball=$cache/base-$suite.tar dir
+	local tarball=$cache/base-$suite.tar dir=$scratch/base
 	if [ ! -s "$tarball" ]; then
 		command -v debootstrap >/dev/null || unavailable "debootstrap is not installed"
 		[ "$(id -u)" -eq 0 ] || unavailable "debootstrap needs root"
-		dir=$(mktemp -d "$cache/base.XXXXXX")
-		trap 'rm -rf "$dir"' RETURN
 		say "making a Debian base, once"
 		debootstrap --variant=minbase --include=libstdc++6 "$suite" "$dir" >"$cache/debootstrap.log" 2>&1 ||
 			unavailable "debootstrap failed: $(tail -n 1 "$cache/debootstrap.log")"
@@ -60,11 +60,11 @@ base() {
 
 # static_image NAME FILE ENTRYPOINT makes an image of one static program.
 static_image() {
-	local dir
-	dir=$(mktemp -d "$cache/image.XXXXXX")
+	local dir=$scratch/image
+	mkdir "$dir"
 	cp "$2" "$dir/program"
 	printf 'FROM scratch\nCOPY program %s\nENTRYPOINT ["%s"]\n' "$3" "$3" >"$dir/Dockerfile"
-	docker build -q -t "$1" "$dir" >/dev/null
+	build -t "$1" "$dir"
 	rm -rf "$dir"
 }
 
@@ -98,12 +98,14 @@ local_images() {
 	stage
 	have_image "$base_image" || base
 	have_image "$nats_image" || nats
-	docker build -q -t "$weir_image" --build-arg "BASE=$base_image" --build-arg PACKAGES= -f compose/Dockerfile compose/build >/dev/null
+	build -t "$weir_image" --build-arg "BASE=$base_image" --build-arg PACKAGES= -f compose/Dockerfile compose/build
 	echo "WEIR_IMAGE=$weir_image"
 	echo "NATS_IMAGE=$nats_image"
 }
 
 mkdir -p "$cache"
+scratch=$(mktemp -d "$cache/work.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
 case "${1:-}" in
 stage) stage ;;
 local) local_images ;;

@@ -19,11 +19,28 @@ import (
 	"github.com/weir-dev/weir/services/turns"
 )
 
-// The caller's span, which every span of the traced turn stands below.
+// The traces of the turns over NATS and over HTTP, and the caller's span in both,
+// which all spans stand below.
 const (
-	traceID    = "4bf92f3577b34da6a3ce929d0e0e4736"
+	traceNATS  = "4bf92f3577b34da6a3ce929d0e0e4736"
+	traceHTTP  = "80e1afed08e019fc1110464cfa66635c"
 	callerSpan = "00f067aa0ba902b7"
 )
+
+// sampled is the traceparent of a caller who samples.
+func sampled(trace string) string { return "00-" + trace + "-" + callerSpan + "-01" }
+
+// bounded leaves time to remove everything before the test binary is ended.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	end, ok := t.Deadline()
+	if !ok {
+		end = time.Now().Add(time.Hour)
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), end.Add(-time.Minute))
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // engine starts the container engine and makes the images, or skips with the reason.
 func engine(ctx context.Context, t *testing.T) (*Engine, []string) {
@@ -45,6 +62,9 @@ func engine(ctx context.Context, t *testing.T) (*Engine, []string) {
 		}
 	})
 	images, err := e.Images(ctx, "local", bin)
+	if ctx.Err() != nil {
+		t.Skipf("the time was over before the images were made: %v", err)
+	}
 	if errors.Is(err, ErrNoImages) {
 		t.Skip(err)
 	}
@@ -59,7 +79,7 @@ func up(ctx context.Context, t *testing.T, e *Engine, env []string, profiles ...
 	t.Helper()
 	p := e.NewProject(projectName(), env, profiles...)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 45*time.Second)
 		defer cancel()
 		if t.Failed() {
 			t.Log(p.Logs(ctx))
@@ -150,8 +170,7 @@ func collect(ctx context.Context, t *testing.T, b *Bus, req turns.Request, each 
 // service in one trace; an executor's container that is killed in mid-stream
 // changes nothing of the answer; and `down -v` leaves nothing.
 func TestStack(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
+	ctx := bounded(t)
 	e, env := engine(ctx, t)
 	host, err := e.BridgeAddress(ctx)
 	if err != nil {
@@ -168,7 +187,7 @@ func TestStack(t *testing.T) {
 
 	t.Run("turn over NATS", func(t *testing.T) {
 		r := collect(ctx, t, b, turns.Request{
-			Session: "nats", Turn: long("one", 16), Trace: schemas.Trace{Parent: "00-" + traceID + "-" + callerSpan + "-01"},
+			Session: "nats", Turn: long("one", 16), Trace: schemas.Trace{Parent: sampled(traceNATS)},
 		}, nil)
 		if r.PrefillOn != ids[schemas.RolePrefill][0] || r.DecodeOn != ids[schemas.RoleDecode][0] {
 			t.Errorf("prefill on %q, decode on %q, the containers are %v", r.PrefillOn, r.DecodeOn, ids)
@@ -177,15 +196,20 @@ func TestStack(t *testing.T) {
 			t.Errorf("%d tokens", len(r.Tokens))
 		}
 	})
+	t.Run("chat", func(t *testing.T) { chat(ctx, t, p) })
 	t.Run("spans", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		spans, err := sink.Wait(ctx, traceID, callerSpan, []string{"weir-lineage", "weir-router", "weir-executor"})
+		services := []string{"weir-lineage", "weir-router", "weir-executor"}
+		spans, err := sink.Wait(ctx, traceNATS, callerSpan, services)
 		if err != nil {
-			t.Fatalf("%v\n%+v", err, spans)
+			t.Errorf("over NATS: %v\n%+v", err, spans)
+		}
+		spans, err = sink.Wait(ctx, traceHTTP, callerSpan, append(services, "weir-gateway"))
+		if err != nil {
+			t.Errorf("over HTTP: %v\n%+v", err, spans)
 		}
 	})
-	t.Run("chat", func(t *testing.T) { chat(ctx, t, p) })
 	t.Run("decode container killed", func(t *testing.T) { killed(ctx, t, p, b, "decode") })
 }
 
@@ -209,6 +233,7 @@ func chat(ctx context.Context, t *testing.T, p *Project) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("traceparent", sampled(traceHTTP))
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

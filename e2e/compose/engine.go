@@ -28,6 +28,7 @@ type Engine struct {
 	env     []string
 	compose []string // the command line of Compose
 	cmd     *exec.Cmd
+	life    *os.File // the engine ends when this is closed
 	exited  chan struct{}
 	dir     string
 	lock    *os.File
@@ -79,9 +80,16 @@ func (e *Engine) launch(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the child has its own descriptor
-	e.cmd = exec.Command(bin, "--host", host, "--data-root", filepath.Join(cache, "docker"),
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // the child has its own copy
+	e.life = w
+	e.cmd = exec.Command("/bin/sh", "-c", keeper, "sh", bin, "--host", host, "--data-root", filepath.Join(cache, "docker"),
 		"--exec-root", filepath.Join(e.dir, "exec"), "--pidfile", filepath.Join(e.dir, "pid"))
 	e.cmd.Stdout, e.cmd.Stderr = log, log
+	e.cmd.ExtraFiles = []*os.File{r}
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := e.cmd.Start(); err != nil {
 		e.cmd = nil
@@ -93,7 +101,36 @@ func (e *Engine) launch(ctx context.Context) error {
 		close(e.exited)
 	}()
 	e.env = append(e.env, "DOCKER_HOST="+host)
-	return e.answers(ctx, log.Name())
+	if err := e.answers(ctx, log.Name()); err != nil {
+		return err
+	}
+	return e.sweep(ctx)
+}
+
+// keeper ends the engine when the pipe at descriptor 3 closes, however this
+// process ended.
+const keeper = `"$@" 3<&- & pid=$!
+{ read -r _ <&3; kill "$pid"; } &
+wait "$pid"`
+
+// sweep removes what an interrupted run left on our own engine, which would start
+// again with it, and images that have lost their names.
+func (e *Engine) sweep(ctx context.Context) error {
+	ids, err := e.Docker(ctx, "ps", "-aq")
+	if err != nil {
+		return err
+	}
+	if ids != "" {
+		if _, err := e.Docker(ctx, append([]string{"rm", "-f"}, strings.Fields(ids)...)...); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []string{"network", "volume", "image"} {
+		if _, err := e.Docker(ctx, kind, "prune", "-f"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lockData keeps two test runs from starting an engine on the same data.
@@ -132,12 +169,14 @@ func (e *Engine) answers(ctx context.Context, log string) error {
 // Stop ends the engine if it was started here.
 func (e *Engine) Stop() error {
 	var errs []error
+	if e.life != nil {
+		errs = append(errs, e.life.Close())
+	}
 	if e.cmd != nil {
-		_ = e.cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, all the better
 		select {
 		case <-e.exited:
 		case <-time.After(engineStop):
-			errs = append(errs, fmt.Errorf("dockerd did not end within %s", engineStop), e.cmd.Process.Kill())
+			errs = append(errs, fmt.Errorf("dockerd did not end within %s", engineStop), syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL))
 			<-e.exited
 		}
 	}
@@ -164,6 +203,9 @@ func (e *Engine) run(ctx context.Context, env []string, args ...string) (string,
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = root
 	cmd.Env = append(append([]string{}, e.env...), env...)
+	// The programs that it starts end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

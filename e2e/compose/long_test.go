@@ -23,8 +23,7 @@ func TestEveryService(t *testing.T) {
 	if os.Getenv("WEIR_COMPOSE") != "long" {
 		t.Skip("long: `make compose-long` runs it")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
-	defer cancel()
+	ctx := bounded(t)
 	e, env := engine(ctx, t)
 	images, err := e.Images(ctx, "collector", "")
 	if err != nil {
@@ -40,7 +39,7 @@ func TestEveryService(t *testing.T) {
 	}
 	t.Run("scaled", func(t *testing.T) { scaled(ctx, t, p, b) })
 	t.Run("collector counts", func(t *testing.T) {
-		traced := schemas.Trace{Parent: "00-" + traceID + "-" + callerSpan + "-01"}
+		traced := schemas.Trace{Parent: sampled(traceNATS)}
 		collect(ctx, t, b, turns.Request{Session: "traced", Turn: long("four", 8), Trace: traced}, nil)
 		counted(ctx, t, p, []string{"weir-lineage", "weir-router", "weir-executor"})
 	})
