@@ -108,7 +108,7 @@ func (l *Lineage) begin(now schemas.Time, t *turn, out []schemas.Msg) []schemas.
 }
 
 // manyTurns: ids of this session have been forgotten, so an unknown id may be an old one.
-func (l *Lineage) manyTurns(s *session) bool { return len(s.order) >= l.cfg.MaxTurns }
+func (l *Lineage) manyTurns(s *session) bool { return s.again || len(s.order) >= l.cfg.MaxTurns }
 
 func (l *Lineage) ask(t *turn, op *schemas.Op, out []schemas.Msg) []schemas.Msg {
 	l.opID++
@@ -236,7 +236,8 @@ func sharedPrefix(a, b schemas.Tokens) int {
 	return n
 }
 
-// continues checks that the digest names the end of the branch.
+// continues checks that the digest names the end of the branch, and that what
+// comes can be put behind it.
 func (l *Lineage) continues(t *turn) *schemas.Failure {
 	want := t.msg.Weir.Known
 	tail := t.sess.turns[t.branch.tail]
@@ -244,6 +245,18 @@ func (l *Lineage) continues(t *turn) *schemas.Failure {
 		return &schemas.Failure{
 			Code: schemas.CodeNeedFull, Param: "weir.known",
 			Message: fmt.Sprintf("%q does not name the end of branch %q here; publish a new turn with all messages", want, t.branch.id),
+		}
+	}
+	switch m := t.msg; {
+	case len(m.Messages) > 0 && tail.messages == nil:
+		return &schemas.Failure{
+			Code: schemas.CodeNeedFull, Param: "weir.known",
+			Message: fmt.Sprintf("the context of branch %q was not made from messages, so messages cannot continue it; publish a new turn with all of them", t.branch.id),
+		}
+	case len(m.Prompt) > 0 && m.Prompt[0] == '"':
+		return &schemas.Failure{
+			Code: schemas.CodeInvalid, Param: "prompt",
+			Message: "a text prompt does not continue weir.known; send messages, tokens, or the whole prompt without weir.known",
 		}
 	}
 	return nil
@@ -269,7 +282,10 @@ func (l *Lineage) rendered(now schemas.Time, t *turn, r *schemas.RenderReply, ou
 	if base == nil {
 		base = &logbook{}
 	}
-	if r.Matched > 0 && r.Matched+t.skip <= len(base.Marks) {
+	if r.Matched < 0 || r.Matched+t.skip > len(base.Marks) {
+		return l.refuse(now, t, schemas.CodeInternal, fmt.Sprintf("the tokenizer matched known text %d of %d", r.Matched, len(base.Marks)-t.skip), "", out)
+	}
+	if r.Matched > 0 {
 		at = r.Matched - 1 + t.skip
 	}
 	log := base.extend(at, r.Text, r.Tokens)
@@ -296,15 +312,17 @@ func (l *Lineage) publish(now schemas.Time, t *turn, log *logbook, grammar strin
 	}
 	l.counts.Admitted++
 	out = l.branchChange(now, t, schemas.BranchRunning, out)
-	if t.published {
-		return out
+	if !t.published {
+		r, f := l.ready(t, log, grammar)
+		if f == nil {
+			f = tooLarge(r)
+		}
+		if f != nil {
+			return l.refuse(now, t, f.Code, f.Message, f.Param, out)
+		}
+		t.ready = r
+		out = append(out, l.readyMsg(t))
 	}
-	r, f := l.ready(t, log, grammar)
-	if f != nil {
-		return l.refuse(now, t, f.Code, f.Message, f.Param, out)
-	}
-	t.ready = r
-	out = append(out, l.readyMsg(t))
 	if t.cancelled {
 		out = append(out, l.cancelMsg(t, "cancelled by the caller"))
 	}

@@ -80,6 +80,10 @@ func (l *Lineage) retry(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		case t.refusal != nil:
 			out = append(out, t.refusalMsg())
 		case t.ready != nil && t.state == turnReady:
+			if t.cancelled {
+				out = l.refuse(now, t, schemas.CodeCancelled, "cancelled by the caller", "", out)
+				continue
+			}
 			if int64(now) > t.ready.DeadlineNS {
 				out = l.refuse(now, t, schemas.CodeBusy, "the queue of rendered turns stayed full until the deadline", "", out)
 				continue
@@ -194,6 +198,9 @@ func (l *Lineage) ended(now schemas.Time, t *turn, r *schemas.Result, out []sche
 	if r.Status == schemas.StatusOK && t.log != nil {
 		t.log.answer(r)
 		l.setLog(t.sess, b, t.log)
+		if l.tokens > l.cfg.MaxTokens {
+			l.makeRoom(t.sess)
+		}
 		old := b.tail
 		b.tail, t.known = t.id, r.Known()
 		l.forgetMessages(t.sess, old)
@@ -203,6 +210,10 @@ func (l *Lineage) ended(now schemas.Time, t *turn, r *schemas.Result, out []sche
 		out = l.branchChange(now, t, stateAfter(r), out)
 	} else {
 		t.messages = nil
+		if b.state == schemas.BranchRunning && b.busy == t {
+			// Nothing runs any more; a branch that seems to would never be evicted.
+			out = l.branchChange(now, t, schemas.BranchUserWaiting, out)
+		}
 	}
 	t.msg, t.base, t.log, t.result = nil, nil, nil, nil
 	if b.busy != t {

@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"sort"
+	"strings"
 
 	"github.com/weir-dev/weir/schemas"
 )
@@ -55,6 +56,10 @@ var stateOf = map[schemas.EventKind]schemas.BranchState{
 	schemas.EventPrefixRewrite: schemas.BranchSuperseded,
 }
 
+func isCancel(subject string) bool {
+	return strings.HasSuffix(subject, "."+string(schemas.EventCancel))
+}
+
 // cancel stops a turn wherever it is.
 func (l *Lineage) cancel(now schemas.Time, s *session, e *schemas.Event, out []schemas.Msg) []schemas.Msg {
 	t := s.turns[e.Turn]
@@ -67,6 +72,7 @@ func (l *Lineage) cancel(now schemas.Time, s *session, e *schemas.Event, out []s
 	case turnLooking, turnRendering:
 		t.cancelled = true
 	case turnReady:
+		t.cancelled = true // should READY have refused it
 		out = append(out, l.cancelMsg(t, "cancelled by the caller"))
 	case turnEnded:
 	}

@@ -60,6 +60,7 @@ type session struct {
 	order      []string     // of turns, oldest first
 	used       schemas.Time // last turn or result
 	pending    int          // turns without a result
+	again      bool         // began after sessions were forgotten: its ids may be old ones
 	owed       int          // refusals that the server does not have yet
 	tokens     int          // in all logbooks
 }
@@ -119,6 +120,8 @@ type Lineage struct {
 	nodes    map[string]bool             // tier nodes, from heartbeats
 	started  schemas.Time
 	seqs     map[string]uint64 // last sequence seen, by stream
+	seen     uint64            // last sequence of AGENT before the restart
+	forgot   bool              // sessions were forgotten at some time
 	tokens   int
 	retries  []*turn      // whose publish a stream refused
 	retryAt  schemas.Time // when they are published again
@@ -158,7 +161,9 @@ func (l *Lineage) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 		out = l.turnIn(now, in, out)
 	case schemas.KindEvent:
 		l.saw("AGENT", in.Seq)
-		out = l.event(now, in, out)
+		if in.Seq > l.seen || isCancel(in.Subject) {
+			out = l.event(now, in, out)
+		}
 	case schemas.KindResult:
 		l.saw("RESULT", in.Seq)
 		out = l.resultIn(now, in.Result, out)
@@ -193,23 +198,22 @@ func (l *Lineage) session(tenant, id string, now schemas.Time) *session {
 	key := sessionKey(tenant, id)
 	s := l.sessions[key]
 	if s == nil {
-		l.makeRoom()
-		s = &session{tenant: tenant, id: id, branches: map[string]*branch{}, turns: map[string]*turn{}}
+		if len(l.sessions) >= l.cfg.MaxSessions || l.tokens >= l.cfg.MaxTokens {
+			l.makeRoom(nil)
+		}
+		s = &session{tenant: tenant, id: id, again: l.forgot, branches: map[string]*branch{}, turns: map[string]*turn{}}
 		l.sessions[key] = s
 	}
 	s.used = now
 	return s
 }
 
-// makeRoom forgets idle sessions, the least recently used first, when a bound is
-// reached. It forgets a sixteenth at once, so that the sort is rare.
-func (l *Lineage) makeRoom() {
-	if len(l.sessions) < l.cfg.MaxSessions && l.tokens < l.cfg.MaxTokens {
-		return
-	}
+// makeRoom forgets idle sessions but keep, the least recently used first. It
+// forgets a sixteenth at once, so that the sort is rare.
+func (l *Lineage) makeRoom(keep *session) {
 	var idle []*session
 	for _, s := range l.sessions {
-		if s.pending == 0 && s.owed == 0 {
+		if s.pending == 0 && s.owed == 0 && s != keep {
 			idle = append(idle, s)
 		}
 	}
@@ -222,6 +226,7 @@ func (l *Lineage) makeRoom() {
 	for _, s := range idle[:min(len(idle), len(idle)/16+1)] {
 		l.tokens -= s.tokens
 		l.counts.Forgotten++
+		l.forgot = true
 		delete(l.sessions, sessionKey(s.tenant, s.id))
 	}
 }

@@ -14,12 +14,18 @@ type state struct {
 	V        int                         `json:"v"`
 	Sessions []sessionState              `json:"sessions"`
 	Format   map[string]schemas.KVFormat `json:"format,omitempty"`
+	// Seqs is where reading goes on; Seen is the last sequence of AGENT whose events
+	// are in the state. They differ while turns are in work.
+	Seqs   map[string]uint64 `json:"seqs"`
+	Seen   uint64            `json:"seen"`
+	Forgot bool              `json:"forgot,omitempty"` // sessions were forgotten
 }
 
 type sessionState struct {
 	Tenant   string        `json:"tenant"`
 	ID       string        `json:"id"`
 	Used     int64         `json:"used"`
+	Again    bool          `json:"again,omitempty"`
 	Branches []branchState `json:"branches"`
 	Turns    []turnRecord  `json:"turns"`
 }
@@ -43,7 +49,7 @@ const stateVersion = 1
 
 // Snapshot appends all finished work as JSON, in a fixed order.
 func (l *Lineage) Snapshot(dst []byte) ([]byte, error) {
-	st := state{V: stateVersion, Format: l.format}
+	st := state{V: stateVersion, Format: l.format, Seqs: l.Seqs(), Seen: max(l.seen, l.seqs["AGENT"]), Forgot: l.forgot}
 	keys := make([]string, 0, len(l.sessions))
 	for k := range l.sessions {
 		keys = append(keys, k)
@@ -51,7 +57,7 @@ func (l *Lineage) Snapshot(dst []byte) ([]byte, error) {
 	sort.Strings(keys)
 	for _, k := range keys {
 		s := l.sessions[k]
-		ss := sessionState{Tenant: s.tenant, ID: s.id, Used: int64(s.used)}
+		ss := sessionState{Tenant: s.tenant, ID: s.id, Used: int64(s.used), Again: s.again}
 		for _, n := range sortedBranches(s) {
 			b := s.branches[n]
 			ss.Branches = append(ss.Branches, branchState{ID: n, State: b.state, Tail: b.tail, Log: b.log})
@@ -109,11 +115,15 @@ func (l *Lineage) Restore(b []byte) error {
 		return fmt.Errorf("lineage: snapshot has version %d, this build reads %d; remove the SNAP stream to start without it", st.V, stateVersion)
 	}
 	l.sessions, l.tokens = map[string]*session{}, 0
+	l.seqs, l.seen, l.forgot = map[string]uint64{}, st.Seen, st.Forgot
+	for name, seq := range st.Seqs {
+		l.seqs[name] = seq
+	}
 	for pool, f := range st.Format {
 		l.format[pool] = f
 	}
 	for _, ss := range st.Sessions {
-		s := &session{tenant: ss.Tenant, id: ss.ID, branches: map[string]*branch{}, turns: map[string]*turn{}, used: schemas.Time(ss.Used)}
+		s := &session{tenant: ss.Tenant, id: ss.ID, branches: map[string]*branch{}, turns: map[string]*turn{}, used: schemas.Time(ss.Used), again: ss.Again}
 		for _, bs := range ss.Branches {
 			b := &branch{id: bs.ID, state: bs.State, tail: bs.Tail}
 			if bs.Log != nil {
