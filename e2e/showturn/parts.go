@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weir-dev/weir/e2e/bench"
 	"github.com/weir-dev/weir/e2e/cache"
 	"github.com/weir-dev/weir/e2e/exact"
 	"github.com/weir-dev/weir/e2e/stack"
@@ -14,6 +15,13 @@ import (
 // package of its own, which its test asserts on too.
 func parts() []part {
 	return []part{
+		// What measures time comes first, on a machine that is still quiet.
+		{"overhead", []string{"overhead.ttft_ms_p50", "overhead.ttft_ms_p99", "overhead.e2e_share"}, benchPart(overheadPart)},
+		{"null", []string{"null.turns_per_s", "null.tokens_per_s"}, benchPart(nullPart)},
+		{"kv", []string{"kv.export_vs_memcpy", "kv.import_vs_memcpy"}, benchPart(kvPart)},
+		{"engines", []string{"goengine.prefill_vs_llama", "goengine.decode_vs_llama"}, benchPart(bench.GoAgainstLlama)},
+		{"kill", append(recoverNames(), "kill.turns", "kill.kinds_hit", "kill.lost", "kill.duplicated", "kill.changed_tokens"), killPart},
+		{"poison", []string{"poison.executor_deaths", "poison.others_lost"}, poisonPart},
 		{"exact", []string{"turn.cases", "turn.cases_differing", "turn.kv_bit_exact_cases"}, exactPart},
 		{"cache", []string{"cache.second_turn_share_min"}, cachePart},
 	}
