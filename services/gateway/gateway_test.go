@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -432,5 +433,35 @@ func TestQuote(t *testing.T) {
 		if err := json.Unmarshal(quote(nil, s), &got); err != nil || got != strings.ToValidUTF8(s, "\ufffd") && got != strings.ReplaceAll(strings.ReplaceAll(s, "\xff", "\ufffd"), "\xfe", "\ufffd") {
 			t.Errorf("%q became %q, %v", s, got, err)
 		}
+	}
+}
+
+// TestSameRequestAgain: a client that repeats a request under one key gets the
+// same answer, also as a stream, and other content under that key is refused.
+func TestSameRequestAgain(t *testing.T) {
+	k := newFake(t, Options{})
+	var n atomic.Int32
+	k.scripts["hi"] = func(k *fake, r turns.Ref, m *schemas.Turn) {
+		if n.Add(1) == 1 {
+			hello(k, r, m)
+		}
+	}
+	head := []string{headerIdem, "key/1", headerSession, "s"}
+	first := k.post("/v1/chat/completions", chat("hi", ""), head...)
+	again := k.post("/v1/chat/completions", chat("hi", ""), head...)
+	if first.status != 200 || again.status != 200 || at(first.object(t), "weir", "known") != at(again.object(t), "weir", "known") {
+		t.Errorf("first %s, again %s", first.body, again.body)
+	}
+	chunks, done := k.post("/v1/chat/completions", chat("hi", `,"stream":true`), head...).events(t)
+	text := ""
+	for _, c := range chunks {
+		s, _ := at(c, "choices", 0, "delta", "content").(string)
+		text += s
+	}
+	if !done || text != "Héllo \"you\"\n" {
+		t.Errorf("as a stream: done %v, %q", done, text)
+	}
+	if id := schemas.CleanID("key/1"); first.header.Get(headerTurn) != id {
+		t.Errorf("the turn is %q, want %q", first.header.Get(headerTurn), id)
 	}
 }
