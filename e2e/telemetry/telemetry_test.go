@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,7 +83,35 @@ func TestOneTurnIsOneTrace(t *testing.T) {
 	checkTrace(t, spans, s)
 	checkFile(t, ctx, file, spans)
 	busTurn(t, ctx, s, sink)
+	command(t, ctx, s, sink)
 	checkCounts(t, before, s)
+}
+
+// command: weir turn is the root of its trace, and always sampled.
+func command(t *testing.T, ctx context.Context, s *stack.Stack, sink *Sink) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, stack.Build(t), "turn", "Hello", "--nats", s.Ready.NATS, "--session", "s-command", "--max-tokens", "12", "--ignore-eos", "-o", "json")
+	cmd.Env = append(os.Environ(), sink.Env()...)
+	cmd.Env = append(cmd.Env, "OTEL_TRACES_SAMPLER=always_off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var root Span
+	spans, err := sink.Wait(ctx, "the trace of weir turn", func(all []Span) bool {
+		i := slices.IndexFunc(all, func(sp Span) bool { return sp.Service == "weir-turn" && sp.Name == "weir turn" })
+		if i < 0 {
+			return false
+		}
+		root = all[i]
+		return slices.ContainsFunc(all, func(sp Span) bool { return sp.Trace == root.Trace && sp.Name == "decode" })
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, names(spans))
+	}
+	need(t, root, "gen_ai.usage.output_tokens", "12")
+	if root.Parent != "" || root.Kind != tracepb.Span_SPAN_KIND_CLIENT {
+		t.Errorf("the command's span: %+v", root)
+	}
 }
 
 // missing lists what of want is not there.
@@ -235,20 +264,20 @@ func busTurn(t *testing.T, ctx context.Context, s *stack.Stack, sink *Sink) {
 	}
 }
 
-// checkCounts: the metrics of one scrape count three turns, executors included.
+// checkCounts: the metrics of one scrape count four turns, executors included.
 func checkCounts(t *testing.T, before map[string]float64, s *stack.Stack) {
 	t.Helper()
 	moved := map[string]float64{
-		"weir_turns_total{code=,status=ok}":                                 2,
+		"weir_turns_total{code=,status=ok}":                                 3,
 		"weir_turns_total{code=model_not_found,status=failed}":              1,
-		"weir_turn_tokens_total{kind=completion}":                           24,
-		"weir_turn_duration_seconds_count{}":                                3,
-		"weir_turn_time_to_first_token_seconds_count{}":                     2,
-		"weir_lineage_turns_total{how=admitted}":                            2,
+		"weir_turn_tokens_total{kind=completion}":                           36,
+		"weir_turn_duration_seconds_count{}":                                4,
+		"weir_turn_time_to_first_token_seconds_count{}":                     3,
+		"weir_lineage_turns_total{how=admitted}":                            3,
 		"weir_lineage_turns_total{how=refused}":                             1,
-		"weir_router_events_total{event=placed}":                            2,
+		"weir_router_events_total{event=placed}":                            3,
 		"weir_gateway_requests_total{endpoint=chat.completions,status=200}": 2,
-		"weir_executor_tokens_total{executor=d0,kind=decode}":               24,
+		"weir_executor_tokens_total{executor=d0,kind=decode}":               36,
 	}
 	deadline := time.Now().Add(15 * time.Second) // executors report every 2 s
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/schemas"
@@ -75,7 +76,7 @@ func (l *local) one(op *schemas.Op) schemas.OpDone {
 	case op.Render != nil && l.render != nil:
 		d.Render = &schemas.RenderDone{Reply: l.render.Render(&op.Render.Request)}
 	case op.Render != nil:
-		d.Render, err = l.remote(op.Render)
+		d.Render, err = l.remote(op.Render, op.Trace)
 	case op.Lookup != nil:
 		d.Lookup, err = l.lookup(op.Lookup)
 	case op.Fetch != nil:
@@ -90,16 +91,20 @@ func (l *local) one(op *schemas.Op) schemas.OpDone {
 }
 
 // remote asks the tokenizer service.
-func (l *local) remote(op *schemas.RenderOp) (*schemas.RenderDone, error) {
+func (l *local) remote(op *schemas.RenderOp, trace schemas.Trace) (*schemas.RenderDone, error) {
 	body, err := schemas.Encode(&op.Request)
 	if err != nil {
 		return nil, err
+	}
+	msg := &nats.Msg{Subject: tokenizer.Subject(op.Model), Data: body}
+	if trace.Parent != "" {
+		msg.Header = nats.Header{"traceparent": {trace.Parent}}
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
 	defer cancel()
 	for {
 		try, stop := context.WithTimeout(ctx, 10*time.Second)
-		m, err := l.cfg.Conn.RequestWithContext(try, tokenizer.Subject(op.Model), body)
+		m, err := l.cfg.Conn.RequestMsgWithContext(try, msg)
 		stop()
 		if err == nil {
 			var r schemas.RenderReply

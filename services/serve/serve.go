@@ -202,7 +202,8 @@ func (h *host) startTarget(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		h.goRun(ctx, name, func(ctx context.Context) error { return tokenizer.Serve(ctx, nc, r, Version()) })
+		span := h.traces.Tracer(name).Answer
+		h.goRun(ctx, name, func(ctx context.Context) error { return tokenizer.Serve(ctx, nc, r, Version(), span) })
 	case "lineage":
 		var local *tokenizer.Renderer
 		if h.has("tokenizer") {

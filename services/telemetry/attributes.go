@@ -77,6 +77,9 @@ var templates = map[schemas.Root]string{
 
 // templateOf names the kind of subject; unknown ones are named by their first token.
 func templateOf(subject string) string {
+	if strings.HasPrefix(subject, schemas.TokenizeService+".") {
+		return schemas.TokenizeService + ".{model}"
+	}
 	root, _, _ := strings.Cut(subject, ".")
 	if t, ok := templates[schemas.Root(root)]; ok {
 		return t

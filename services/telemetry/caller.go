@@ -58,6 +58,45 @@ func (t *Tracer) Request(endpoint string, in schemas.Trace) (schemas.Trace, func
 	}
 }
 
+// Command begins the span of a command that asks for one turn, below in when that
+// is set. It returns the context that goes on with the turn and what ends the span.
+// A nil Tracer passes in on.
+func (t *Tracer) Command(name string, in schemas.Trace) (schemas.Trace, func(*schemas.Result, error)) {
+	if t == nil || in.Parent != "" && !sampled(in.Parent) {
+		return in, func(*schemas.Result, error) {}
+	}
+	span := t.start(in, name, trace.SpanKindClient, time.Now(), trace.WithAttributes(keyGenOp.String("chat"), keyProvider.String(providerWeir)))
+	return traceOf(span.SpanContext()), func(r *schemas.Result, err error) {
+		switch {
+		case r != nil:
+			span.SetAttributes(ofResult(r)...)
+			span.SetAttributes(keyJob.String(r.Job), keyTurn.String(r.Turn), keyConversation.String(r.Session))
+			if r.Failure != nil {
+				failed(span, r.Failure.Code)
+			}
+		case err != nil:
+			failed(span, "failed")
+		}
+		span.End()
+	}
+}
+
+// Answer begins the span of answering a request on NATS below in, if that is
+// sampled, and returns what ends it with the code of a failure. A nil Tracer makes
+// none.
+func (t *Tracer) Answer(in schemas.Trace, subject string) func(code string) {
+	if t == nil || !sampled(in.Parent) {
+		return func(string) {}
+	}
+	span := t.process(&schemas.Msg{Subject: subject, Trace: in}, time.Now())
+	return func(code string) {
+		if code != "" {
+			failed(span, code)
+		}
+		span.End()
+	}
+}
+
 // Publish begins the span of publishing a turn, below in when that is set. It
 // returns the context for the message's header and what ends the span once the
 // publish is acknowledged. A nil Tracer passes in on.

@@ -93,7 +93,8 @@ func TestTemplateOf(t *testing.T) {
 		schemas.AgentSubject("t", "s", schemas.EventTurn):         "agent.{tenant}.{session}.turn",
 		schemas.JobSubject(schemas.StagePrefill, "c0", "p0", "j"): "prefill.{cell}.{executor}.{job}",
 		schemas.ReadySubject("c0", "default", "s", "t"):           "ready.{cell}.{tenant}.{session}.{turn}",
-		"other.x": "other", "": "",
+		"weir.tokenize.tiny": "weir.tokenize.{model}",
+		"other.x":            "other", "": "",
 	} {
 		if got := templateOf(subject); got != want {
 			t.Errorf("%q: %q, want %q", subject, got, want)

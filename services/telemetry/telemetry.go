@@ -32,6 +32,9 @@ type Config struct {
 	Version   string
 	TraceFile string // finished spans are appended as JSON lines; empty for none
 	Logger    *slog.Logger
+	// Always samples what has no parent, whatever the environment says: a person
+	// who runs one command with an exporter wants to see its trace.
+	Always bool
 	// Getenv is os.Getenv by default. The exporters and the sampler read the
 	// process's own environment whatever it is.
 	Getenv func(string) string
@@ -135,8 +138,10 @@ func (t *Telemetry) Tracer(target string) *Tracer {
 		return nil
 	}
 	opts := []sdktrace.TracerProviderOption{sdktrace.WithResource(t.resource(target))}
-	if t.cfg.Getenv("OTEL_TRACES_SAMPLER") == "" {
-		// Otherwise the SDK reads the standard variables.
+	switch {
+	case t.cfg.Always:
+		opts = append(opts, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
+	case t.cfg.Getenv("OTEL_TRACES_SAMPLER") == "": // else the SDK reads the standard variables
 		opts = append(opts, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(DefaultRatio))))
 	}
 	for _, p := range t.processors {

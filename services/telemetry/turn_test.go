@@ -251,6 +251,36 @@ func TestBadEnvironment(t *testing.T) {
 	}
 }
 
+func TestCommandAndAnswerSpans(t *testing.T) {
+	rec := tracetest.NewSpanRecorder()
+	tel, err := New(t.Context(), Config{Processor: rec, Always: true, Getenv: func(k string) string {
+		return map[string]string{"OTEL_TRACES_SAMPLER": "always_off"}[k]
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{tel: tel, rec: rec}
+	tr := tel.Tracer("turn")
+	out, end := tr.Command("weir turn", schemas.Trace{})
+	tr.Answer(out, "weir.tokenize.m")(schemas.CodeInvalid)
+	tr.Answer(schemas.Trace{}, "weir.tokenize.m")("")
+	end(&schemas.Result{Failure: &schemas.Failure{Code: schemas.CodeBusy}}, nil)
+	root, answer := w.span(t, "weir turn"), w.span(t, "process weir.tokenize.{model}")
+	if root.Parent().IsValid() || attr(root, "error.type") != schemas.CodeBusy || answer.Parent().SpanID() != root.SpanContext().SpanID() || attr(answer, "error.type") != schemas.CodeInvalid {
+		t.Errorf("%v, %v", root.Attributes(), answer.Attributes())
+	}
+	if len(rec.Ended()) != 2 {
+		t.Errorf("spans %q", w.names())
+	}
+	var none *Tracer
+	none.Answer(out, "x")("")
+	if got, end := none.Command("x", out); got != out {
+		t.Error("a nil tracer changed the trace")
+	} else {
+		end(nil, nil)
+	}
+}
+
 func TestCallerSpans(t *testing.T) {
 	w := newWorld(t, map[string]string{"OTEL_TRACES_SAMPLER": "parentbased_always_off"})
 	tr := w.tel.Tracer("gateway")

@@ -13,8 +13,16 @@ import (
 // Subject is where the tokenizer of a model answers.
 func Subject(model string) string { return schemas.TokenizeService + "." + model }
 
-// Serve answers on NATS until ctx ends. Several instances share the work.
-func Serve(ctx context.Context, nc *nats.Conn, r *Renderer, version string) error {
+// Span begins the span of a request below in and returns what ends it with the
+// code of a failure.
+type Span func(in schemas.Trace, subject string) func(code string)
+
+// Serve answers on NATS until ctx ends. Several instances share the work. span may
+// be nil.
+func Serve(ctx context.Context, nc *nats.Conn, r *Renderer, version string, span Span) error {
+	if span == nil {
+		span = func(schemas.Trace, string) func(string) { return func(string) {} }
+	}
 	svc, err := micro.AddService(nc, micro.Config{Name: "weir-tokenize", Version: version, Description: "renders and tokenizes for model " + r.model.Name})
 	if err != nil {
 		return fmt.Errorf("tokenizer: %w", err)
@@ -22,11 +30,17 @@ func Serve(ctx context.Context, nc *nats.Conn, r *Renderer, version string) erro
 	err = svc.AddEndpoint("render", micro.HandlerFunc(func(req micro.Request) {
 		var q schemas.RenderRequest
 		var reply schemas.RenderReply
+		end := span(schemas.Trace{Parent: req.Headers().Get("traceparent")}, req.Subject())
 		if err := schemas.Decode(req.Data(), &q); err != nil {
 			reply = schemas.RenderReply{Header: schemas.H(), Failure: invalid("", "%s", err)}
 		} else {
 			reply = r.Render(&q)
 		}
+		code := ""
+		if reply.Failure != nil {
+			code = reply.Failure.Code
+		}
+		end(code)
 		body, err := schemas.Encode(&reply)
 		if err != nil {
 			body, _ = schemas.Encode(&schemas.RenderReply{Header: schemas.H(), Failure: invalid("messages", "the rendered prompt is too large for one message: %s", err)})

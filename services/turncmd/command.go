@@ -38,7 +38,7 @@ type flags struct {
 	model, output                  string
 	file, tokens, force, body      string
 	known                          string
-	system                         string
+	system, traceFile              string
 	stop                           []string
 	maxTokens, seed, topK          int64
 	temperature, topP              float64
@@ -111,6 +111,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	p.StringVar(&f.body, "body", "", "read a whole Chat Completions body (JSON) from this file, \"-\" for standard input")
 	p.StringVar(&f.tokens, "tokens", "", "read the prompt as a JSON array of token ids from this file")
 	p.StringVar(&f.force, "force-output", "", "read the tokens to emit, a JSON array, from this file; the result is a replay")
+	p.StringVar(&f.traceFile, "trace-file", "", "append this command's own spans to this file as JSON lines; the OTEL_EXPORTER_OTLP_ variables work too")
 	p.DurationVar(&f.deadline, "deadline", 0, "fail the turn after this long (the service's default)")
 	p.StringVarP(&f.output, "output", "o", "text", "text or json")
 	p.BoolVar(&f.frames, "frames", false, "with -o json: one line per piece of the answer")
