@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -84,7 +83,7 @@ func (h *host) has(target string) bool { return slices.Contains(h.o.Targets, tar
 // start brings the targets up in order.
 func (h *host) start(ctx context.Context) error {
 	if h.has("nats") {
-		if err := h.startNATS(); err != nil {
+		if err := h.startNATS(ctx); err != nil {
 			return err
 		}
 	}
@@ -124,22 +123,6 @@ func provision(ctx context.Context, js jetstream.JetStream, topo []streams.Strea
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return jsrun.Provision(ctx, js, topo)
-}
-
-func (h *host) startNATS() error {
-	listen := h.o.NATS
-	if !h.o.EmbeddedNATS() {
-		return fmt.Errorf("%w: target nats starts a server, so --nats must be an address, not the URL %s", ErrUsage, h.o.NATS)
-	}
-	s, err := jsrun.Embedded(jsrun.EmbeddedOptions{
-		Dir: filepath.Join(h.o.Dir, "nats"), Listen: listen, Topology: h.topo, SyncAlways: h.o.Durability == "sync", Name: "weir",
-	})
-	if err != nil {
-		return err
-	}
-	h.nats = s
-	h.log.Info("NATS runs", "url", s.ClientURL(), "store", filepath.Join(h.o.Dir, "nats"))
-	return nil
 }
 
 // connect opens a connection for one service. Each has its own, so that a slow
