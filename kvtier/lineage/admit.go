@@ -159,7 +159,11 @@ func (l *Lineage) render(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	}
 	t.base = t.branch.log
 	if m.Weir.Known != "" {
-		if f := l.continues(t); f != nil {
+		f := l.continues(t)
+		if f != nil && (t.result != nil || t.published) {
+			return l.goesOn(now, t, out)
+		}
+		if f != nil {
 			return l.refuse(now, t, f.Code, f.Message, f.Param, out)
 		}
 	}
@@ -189,6 +193,22 @@ func (l *Lineage) render(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	}
 	t.state = turnRendering
 	return l.ask(t, &schemas.Op{Render: &schemas.RenderOp{Model: t.model.Name, Request: req}}, out)
+}
+
+// goesOn takes an earlier life's word for a turn whose prefix is not here any more:
+// the branch that it forked from went on before AGENT was read again. It must not
+// fail for that. Its context is not known, so the next turn is asked for all
+// messages.
+func (l *Lineage) goesOn(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
+	if t.result != nil {
+		return l.ended(now, t, t.result, out)
+	}
+	t.state = turnReady
+	l.counts.Admitted++
+	if t.cancelled {
+		out = append(out, l.cancelMsg(t, "cancelled by the caller"))
+	}
+	return out
 }
 
 // fetched puts a body from the payload bucket in the place of its reference. Ids

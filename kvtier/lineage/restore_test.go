@@ -1,0 +1,138 @@
+package lineage
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// story is a history with everything in it; each step is one thing that happens.
+func story() []func(w *world) {
+	known := ""
+	return []func(w *world){
+		func(w *world) {
+			w.turn("s", "u1", "main", "a long first message that fills more than one block of tokens in all", "")
+		},
+		func(w *world) { w.publish("s", schemas.EventToolWait, `{"v":1,"tool":"x"}`) },
+		func(w *world) { known = w.answer("u1", "first", "|").Known() },
+		func(w *world) { w.turn("s", "u3", "sub", "c", `,"parent":"main","known":"`+known+`"`) },
+		func(w *world) { w.turn("s", "u2", "main", "b", "") },
+		func(w *world) { w.turn("r", "v1", "main", "other session", "") },
+		func(w *world) { w.answer("u3", "third", "|") },
+		func(w *world) { w.turn("s", "bad", "main", "x", `,"known":"00"`) },
+		func(w *world) { w.answer("u2", "second", "") },
+		func(w *world) { w.publish("s", schemas.EventUserWait, `{"v":1,"branch":"sub"}`) },
+		func(w *world) { w.turn("s", "u1", "main", "other content", "") },
+		func(w *world) { w.turn("s", "u4", "sub", "d", "") },
+		func(w *world) { w.turn("s", "u5", "sub", "e", "") },
+		func(w *world) { w.publish("s", schemas.EventCancel, `{"v":1,"turn":"u5"}`) },
+		func(w *world) { w.answer("v1", "vee", "|") },
+		func(w *world) { w.answer("u4", "fourth", "|") },
+		func(w *world) { w.turn("s", "u6", "main", "f", "") },
+		func(w *world) { w.answer("u6", "sixth", "|") },
+	}
+}
+
+// TestRestoreEverywhere: a snapshot taken at any step, a crash at any later one
+// and AGENT read again from where the snapshot says lead to the same sessions, the
+// same prompts and the same results as no crash at all.
+func TestRestoreEverywhere(t *testing.T) {
+	ref := newWorld(t, nil)
+	for _, f := range story() {
+		f(ref)
+	}
+	wantSessions, steps := ref.sessions(), len(story())
+	for snapAt := -1; snapAt < steps; snapAt++ {
+		for crash := max(snapAt, 0); crash < steps; crash++ {
+			w := newWorld(t, nil)
+			var snap []byte
+			var seqs map[string]uint64
+			for i, f := range story() {
+				f(w)
+				if i == snapAt {
+					snap, seqs = w.snapshot()
+				}
+				if i == crash {
+					w.restart(snap, seqs)
+				}
+			}
+			name := fmt.Sprintf("snapshot after step %d, crash after %d", snapAt, crash)
+			if got := w.sessions(); got != wantSessions {
+				t.Fatalf("%s: sessions differ (-want +got):\n%s", name, cmp.Diff(wantSessions, got))
+			}
+			for id, r := range ref.ready {
+				g := w.ready[id]
+				if g == nil || g.Prompt.N != r.Prompt.N || g.Sampling.Seed != r.Sampling.Seed {
+					t.Fatalf("%s: turn %s became ready as %+v, want %+v", name, id, g, r)
+				}
+			}
+			for k, r := range ref.results {
+				g := w.results[k]
+				if g == nil || g.Status != r.Status {
+					t.Fatalf("%s: result of %s is %+v", name, k, g)
+				}
+			}
+			if len(w.results) != len(ref.results) {
+				t.Fatalf("%s: %d results, want %d", name, len(w.results), len(ref.results))
+			}
+		}
+	}
+}
+
+// TestSnapshotAfterRestore: a snapshot taken right after a restore says the same
+// about where reading goes on; nothing is read twice, nothing is left out.
+func TestSnapshotAfterRestore(t *testing.T) {
+	for n := range story() {
+		w := newWorld(t, nil)
+		for _, f := range story()[:n+1] {
+			f(w)
+		}
+		snap, seqs := w.snapshot()
+		l := New(w.cfg)
+		if err := l.Restore(snap); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(l.Seqs()); got != fmt.Sprint(seqs) {
+			t.Errorf("after step %d: %s, want %v", n, got, seqs)
+		}
+	}
+}
+
+// TestRestoreBad: what is no snapshot is an error, and nothing is a fresh start.
+func TestRestoreBad(t *testing.T) {
+	for _, b := range []string{"{", `{"v":99}`, `[]`} {
+		if err := New(Config{}).Restore([]byte(b)); err == nil {
+			t.Errorf("%s was restored", b)
+		}
+	}
+	if err := New(Config{}).Restore(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForkReadAgain: results come faster when AGENT is read again, so a branch may
+// have gone on before a fork from it is read. The fork does not fail for that.
+func TestForkReadAgain(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		w := newWorld(t, nil)
+		w.turn("s", "u1", "main", "a", "")
+		w.turn("s", "u2", "main", "b", "")
+		known := w.answer("u1", "first", "|").Known()
+		w.turn("s", "u3", "sub", "c", `,"parent":"main","known":"`+known+`"`)
+		w.answer("u2", "second", "|")
+		if answered {
+			w.answer("u3", "third", "|")
+		}
+		w.restart(nil, nil)
+		if !answered {
+			want(t, "in work", w.failure("s", "u3"), "no result")
+			w.answer("u3", "third", "|")
+		}
+		want(t, "fork", w.failure("s", "u3"), "ok")
+		w.turn("s", "u4", "sub", "d", "")
+		want(t, "the branch goes on", w.prompt("u4"), "<user>d|<assistant>")
+	}
+}
