@@ -20,6 +20,9 @@ const (
 	Evicted Condition = "evicted" // it was computed before and pressed out
 	Partial Condition = "partial" // a shorter turn left blocks, some of them generated
 	Beside  Condition = "beside"  // eight other sequences decode meanwhile
+	// Moved is no cell of the matrix: the turn is handed to another executor in the
+	// middle of its decode, because the two executors change roles.
+	Moved Condition = "moved"
 )
 
 // Sampling names.
@@ -69,6 +72,17 @@ func (o *Outcome) Same() bool {
 // maxNew tokens are generated: more than one block, so that at least one block
 // boundary is crossed and one block of generated tokens is sealed.
 const maxNew = 66
+
+// movedNew is the same for Moved: what is left when roles change must take longer
+// than an executor would rather wait for than hand over.
+const movedNew = 500
+
+func (c Case) maxNew() int {
+	if c.Condition == Moved {
+		return movedNew
+	}
+	return maxNew
+}
 
 // seed of sampled turns.
 const seed = 20261

@@ -45,11 +45,11 @@ func TestReference(t *testing.T) {
 	c := Case{Sampling: Seeded, Prompt: 200}
 	prompt := c.prompt(r.model.Vocab.Size())
 	cold, again, after := r.memory(), r.memory(), r.memory()
-	one, err := r.turn(cold, prompt, nil, samplingOf(Seeded))
+	one, err := r.turn(cold, prompt, nil, samplingOf(Seeded), maxNew)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := r.turn(again, prompt, nil, samplingOf(Seeded))
+	two, err := r.turn(again, prompt, nil, samplingOf(Seeded), maxNew)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,21 +65,21 @@ func TestReference(t *testing.T) {
 		}
 	}
 	head, force := shorter(prompt)
-	left, err := r.turn(after, head, force, samplingOf(Seeded))
+	left, err := r.turn(after, head, force, samplingOf(Seeded), maxNew)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(left.tokens, force) || !after.blocks[left.keys[len(left.keys)-1]].Decoded {
 		t.Errorf("forced %v, got %v; the last block must hold generated tokens", force, left.tokens)
 	}
-	three, err := r.turn(after, prompt, nil, samplingOf(Seeded))
+	three, err := r.turn(after, prompt, nil, samplingOf(Seeded), maxNew)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if three.cached != 192 {
 		t.Errorf("%d tokens were found, want 192", three.cached)
 	}
-	other, err := r.turn(r.memory(), prompt, nil, samplingOf(Greedy))
+	other, err := r.turn(r.memory(), prompt, nil, samplingOf(Greedy), maxNew)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestCompareFindsFaults(t *testing.T) {
 	r := tiny(t)
 	c := Case{Sampling: Greedy, Prompt: 130, Condition: Cold}
 	mem := r.memory()
-	want, err := r.turn(mem, c.prompt(r.model.Vocab.Size()), nil, samplingOf(Greedy))
+	want, err := r.turn(mem, c.prompt(r.model.Vocab.Size()), nil, samplingOf(Greedy), maxNew)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,24 @@ import (
 
 // TestExact runs the matrix; -short leaves out the long prompts of llama.cpp and
 // half of the rest.
-func TestExact(t *testing.T) {
-	for _, o := range Matrix(testing.Short()) {
+func TestExact(t *testing.T) { matrix(t, Matrix(testing.Short())) }
+
+// TestMoved: a turn that changes its executor in the middle of its decode goes on as
+// if nothing had happened, also in the blocks that it leaves.
+func TestMoved(t *testing.T) {
+	prompts := []int{65, 300}
+	if !testing.Short() {
+		prompts = append(prompts, 1000)
+	}
+	both := []string{Greedy, Seeded}
+	matrix(t, []Options{
+		{Engine: "llama", Preset: "small", Prompts: prompts, Samplings: both, Conditions: []Condition{Moved}},
+		{Engine: "go", Preset: "small", Prompts: prompts[:1], Samplings: both, Conditions: []Condition{Moved}},
+	})
+}
+
+func matrix(t *testing.T, all []Options) {
+	for _, o := range all {
 		t.Run(o.Engine+"-"+o.Preset, func(t *testing.T) {
 			if o.Engine == "llama" && stack.Libraries() == "" {
 				t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")

@@ -55,13 +55,13 @@ type run struct {
 	keys   []kvtier.Key // of all whole blocks of prompt and answer, in order
 }
 
-// turn computes one turn with the blocks in t, and leaves its own there.
-func (r *reference) turn(t *memory, prompt, force schemas.Tokens, sampling schemas.Sampling) (run, error) {
+// turn computes one turn of at most most tokens with the blocks in t, and leaves its
+// own there. force, when not empty, is what it must say.
+func (r *reference) turn(t *memory, prompt, force schemas.Tokens, sampling schemas.Sampling, most int) (run, error) {
 	w := worker.New(worker.Config{
 		Engine: r.engine, Vocab: r.model.Vocab, Tier: t, Keys: keys{}, Format: r.format,
 		Now: func() int64 { return time.Now().UnixNano() },
 	})
-	most := maxNew
 	if len(force) > 0 {
 		most = len(force)
 	}

@@ -25,7 +25,7 @@ type Options struct {
 	Preset     string
 	Prompts    []int
 	Samplings  []string
-	Conditions []Condition
+	Conditions []Condition    // Moved only without others
 	Emit       func(*Outcome) // called as outcomes come
 }
 
@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) (out []Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	room := max(1024, slices.Max(o.Prompts)+2*maxNew) // tokens per sequence
+	room := max(1024, slices.Max(o.Prompts)+2*movedNew) // tokens per sequence
 	ref, err := openReference(m, room)
 	if err != nil {
 		return nil, err
@@ -94,6 +94,10 @@ func (b *bench) run(ctx context.Context) ([]Outcome, error) {
 		for _, s := range b.o.Samplings {
 			cases = append(cases, Case{Engine: b.o.Engine, Preset: b.o.Preset, Sampling: s, Prompt: n})
 		}
+	}
+	if slices.Contains(b.o.Conditions, Moved) { // alone: it needs references of its own
+		err := b.moved(ctx, cases)
+		return b.out, err
 	}
 	refs := make([]chan *references, len(cases))
 	for i := range refs {
@@ -140,13 +144,13 @@ func (b *bench) run(ctx context.Context) ([]Outcome, error) {
 func (b *bench) refer(c Case) *references {
 	r := &references{aloneMem: b.ref.memory(), afterMem: b.ref.memory()}
 	prompt, s := c.prompt(b.ref.model.Vocab.Size()), samplingOf(c.Sampling)
-	r.alone, r.err = b.ref.turn(r.aloneMem, prompt, nil, s)
+	r.alone, r.err = b.ref.turn(r.aloneMem, prompt, nil, s, c.maxNew())
 	if r.err != nil || !slices.Contains(b.o.Conditions, Partial) {
 		return r
 	}
 	head, force := shorter(prompt)
-	if _, r.err = b.ref.turn(r.afterMem, head, force, s); r.err == nil {
-		r.after, r.err = b.ref.turn(r.afterMem, prompt, nil, s)
+	if _, r.err = b.ref.turn(r.afterMem, head, force, s, maxNew); r.err == nil {
+		r.after, r.err = b.ref.turn(r.afterMem, prompt, nil, s, maxNew)
 	}
 	return r
 }
@@ -165,11 +169,11 @@ func (b *bench) quiet(ctx context.Context, c Case, refs <-chan *references, kept
 		}
 		if c.Condition == Partial {
 			head, force := shorter(prompt)
-			if _, err := b.turn(ctx, c, head, force); err != nil {
+			if _, err := b.turn(ctx, c, head, force, nil); err != nil {
 				return err
 			}
 		}
-		res, err := b.turn(ctx, c, prompt, nil)
+		res, err := b.turn(ctx, c, prompt, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -197,7 +201,7 @@ func (b *bench) beside(ctx context.Context, c Case, refs *references, others *ot
 	if err != nil {
 		return err
 	}
-	res, err := b.turn(ctx, c, c.prompt(b.ref.model.Vocab.Size()), nil)
+	res, err := b.turn(ctx, c, c.prompt(b.ref.model.Vocab.Size()), nil, nil)
 	if err != nil {
 		return err
 	}
@@ -209,13 +213,14 @@ func (b *bench) beside(ctx context.Context, c Case, refs *references, others *ot
 	return nil
 }
 
-// turn runs one turn on the stack, in a session of its own.
-func (b *bench) turn(ctx context.Context, c Case, prompt, force schemas.Tokens) (*schemas.Result, error) {
+// turn runs one turn on the stack, in a session of its own. each, when not nil, sees
+// what comes of it.
+func (b *bench) turn(ctx context.Context, c Case, prompt, force schemas.Tokens, each func(*turns.Event) error) (*schemas.Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, caseWait, fmt.Errorf("%v did not end within %s", c, caseWait))
 	defer cancel()
 	b.n++
 	t := &schemas.Turn{Weir: schemas.TurnMeta{InputTokens: prompt, ForceOutput: force, IgnoreEOS: true}}
-	p, most, seed := samplingOf(c.Sampling), int64(maxNew), int64(seed)
+	p, most, seed := samplingOf(c.Sampling), int64(c.maxNew()), int64(seed)
 	t.Temperature, t.Seed, t.MaxTokens = &p.Temperature, &seed, &most
 	if p.TopP > 0 {
 		t.TopP = &p.TopP
@@ -225,7 +230,7 @@ func (b *bench) turn(ctx context.Context, c Case, prompt, force schemas.Tokens) 
 		return nil, fmt.Errorf("%v: %w", c, err)
 	}
 	defer s.Close()
-	r, err := turns.Collect(ctx, s, nil)
+	r, err := turns.Collect(ctx, s, each)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%v: %w\n%s", c, errors.Join(err, context.Cause(ctx)), b.stack.Logs(10))
@@ -265,7 +270,7 @@ func compare(c Case, r *schemas.Result, want *run, mem *memory, read func(kvtier
 		}
 	}
 	computed := r.Usage.Cached < (c.Prompt-1)/gpuexec.BlockTokens*gpuexec.BlockTokens
-	if computed && r.PrefillOn == r.DecodeOn {
+	if computed && r.PrefillOn == r.DecodeOn && c.Condition != Moved {
 		o.Problem = fmt.Sprintf("prefill and decode both ran on %q", r.DecodeOn)
 	}
 	return o
