@@ -24,9 +24,10 @@ func TestSecondTurn(t *testing.T) {
 					t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
 				}
 			}
+			places := append(Places(), Crashed)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			out, err := Run(ctx, e.engine, e.preset, func(o *Outcome) {
+			out, err := Run(ctx, e.engine, e.preset, places, func(o *Outcome) {
 				line, err := json.Marshal(o)
 				t.Logf("%s %v", line, err)
 				if o.Problem != "" {
@@ -39,7 +40,7 @@ func TestSecondTurn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(out) != 6 || MinShare(out) < minShare {
+			if len(out) != 2*len(places) || MinShare(out) < minShare {
 				t.Errorf("%d outcomes, minimum share %.3f", len(out), MinShare(out))
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weir-dev/weir/e2e/stack"
@@ -20,7 +21,13 @@ const (
 	Same    Place = "same"    // the executor that decoded the first turn
 	Another Place = "another" // one that saw nothing of the first turn
 	Swapped Place = "swapped" // prefill and decode executor have changed roles
+	// Crashed is not asked for by the figure: every process but the supervisor was
+	// killed between the turns.
+	Crashed Place = "crashed"
 )
+
+// Places are those of the figure.
+func Places() []Place { return []Place{Same, Another, Swapped} }
 
 // Form is how the second turn is sent.
 type Form string
@@ -64,8 +71,9 @@ const (
 // scenarioWait bounds one scenario.
 const scenarioWait = 3 * time.Minute
 
-// Run runs every place and form on one stack of one prefill and two decode executors.
-func Run(ctx context.Context, engine, preset string, emit func(*Outcome)) (out []Outcome, err error) {
+// Run runs the places in both forms on one stack of one prefill and two decode
+// executors.
+func Run(ctx context.Context, engine, preset string, places []Place, emit func(*Outcome)) (out []Outcome, err error) {
 	path, err := stack.ModelFile(preset)
 	if err != nil {
 		return nil, err
@@ -77,7 +85,7 @@ func Run(ctx context.Context, engine, preset string, emit func(*Outcome)) (out [
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	for _, place := range []Place{Same, Another, Swapped} {
+	for _, place := range places {
 		for _, form := range []Form{Delta, Full} {
 			o, err := one(ctx, s, Scenario{Engine: engine, Preset: preset, Place: place, Form: form})
 			if err != nil {
@@ -109,6 +117,11 @@ func one(ctx context.Context, s *stack.Stack, sc Scenario) (o Outcome, err error
 	if err != nil {
 		return o, fmt.Errorf("first turn: %w", err)
 	}
+	if sc.Place == Crashed {
+		if err := crash(ctx, s); err != nil {
+			return o, err
+		}
+	}
 	if err := s.SetRoles(ctx, after); err != nil {
 		return o, err
 	}
@@ -123,6 +136,25 @@ func one(ctx context.Context, s *stack.Stack, sc Scenario) (o Outcome, err error
 	return o, nil
 }
 
+// crash kills all children and waits until they run again. Their roles are in a
+// stream, so SetRoles only has to wait for them.
+func crash(ctx context.Context, s *stack.Stack) error {
+	killed := map[string]int{}
+	for id := range s.Processes() {
+		pid, err := s.Kill(id, syscall.SIGKILL)
+		if err != nil {
+			return err
+		}
+		killed[id] = pid
+	}
+	for id, pid := range killed {
+		if _, err := s.WaitRestarted(ctx, id, pid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // problem says why a scenario did not show what it should have shown.
 func problem(place Place, first, second answer) string {
 	var ps []string
@@ -132,7 +164,7 @@ func problem(place Place, first, second answer) string {
 	if first.cached >= 64 {
 		ps = append(ps, fmt.Sprintf("the first turn found %d tokens", first.cached))
 	}
-	if want := map[Place]string{Same: "d0", Another: "d1", Swapped: "p0"}[place]; first.decodeOn != "d0" || second.decodeOn != want {
+	if want := map[Place]string{Same: "d0", Another: "d1", Swapped: "p0", Crashed: "d0"}[place]; first.decodeOn != "d0" || second.decodeOn != want {
 		ps = append(ps, fmt.Sprintf("decoded on %s and then on %s", first.decodeOn, second.decodeOn))
 	}
 	return strings.Join(ps, "; ")

@@ -88,7 +88,7 @@ func cachePart(ctx context.Context, out *printer) error {
 	var all []cache.Outcome
 	var errs []error
 	for _, e := range []struct{ engine, preset string }{{"llama", "small"}, {"go", "tiny"}} {
-		got, err := cache.Run(ctx, e.engine, e.preset, func(o *cache.Outcome) {
+		got, err := cache.Run(ctx, e.engine, e.preset, cache.Places(), func(o *cache.Outcome) {
 			out.line(cacheLine{o.String(), o.Prompt, o.Generated, o.Cached, o.Share, o.Problem})
 			if o.Problem != "" {
 				errs = append(errs, fmt.Errorf("%v: %s", o.Scenario, o.Problem))
