@@ -3,6 +3,7 @@ package schemas
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math"
 )
 
@@ -209,10 +210,13 @@ func DecodeMsg(subject string, body []byte) (Msg, error) {
 	case RootAgent:
 		sum := sha256.Sum256(body)
 		m.Digest = hex.EncodeToString(sum[:])
-		if EventKind(s.Get("kind")) == EventTurn {
+		switch kind := EventKind(s.Get("kind")); {
+		case kind == EventTurn:
 			m.Kind, m.Turn = KindTurn, new(Turn)
-		} else {
+		case kind.known():
 			m.Kind, m.Event = KindEvent, new(Event)
+		default:
+			return Msg{}, fmt.Errorf("%w: %q is not a kind of event; known are turn and %s", ErrSubject, kind, knownEvents)
 		}
 	case RootReady:
 		m.Kind, m.Ready = KindReady, new(Ready)

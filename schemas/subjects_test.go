@@ -188,6 +188,8 @@ func TestDecodeMsgRefuses(t *testing.T) {
 		"subject":        {"agent.t", `{}`, schemas.ErrSubject},
 		"body":           {"cancel.c0.e1", `{"v":1,"job":""}`, schemas.ErrID},
 		"turn is not v2": {"agent.t.s.turn", `{"weir":{"v":2}}`, schemas.ErrVersion},
+		"unknown event":  {"agent.t.s.shout", `{"v":1}`, schemas.ErrSubject},
+		"not UTF-8":      {"agent.t.s.cancel", "{\"v\":1,\"reason\":\"\xff\"}", schemas.ErrMessage},
 		"snapshot":       {"snap.lineage.0", `{"v":1}`, schemas.ErrMessage},
 		"request":        {"sync.n0", `{"v":1,"page":0}`, schemas.ErrMessage},
 		"token request":  {"tokens.c0", `{"v":1}`, schemas.ErrMessage},

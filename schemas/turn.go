@@ -21,6 +21,19 @@ const (
 	EventSessionEnd    EventKind = "session_end"
 )
 
+// knownEvents are the kinds besides turn, for an error's text.
+const knownEvents = "cancel, tool_wait, user_wait, branch_fork, branch_end, compacted, prefix_rewrite, session_end"
+
+// known: the kind is one of the constants above, and not turn.
+func (k EventKind) known() bool {
+	switch k {
+	case EventCancel, EventToolWait, EventUserWait, EventBranchFork, EventBranchEnd, EventCompacted, EventPrefixRewrite, EventSessionEnd:
+		return true
+	default:
+		return false
+	}
+}
+
 // TurnMeta is the "weir" object of a turn: what a Chat Completions body has no
 // place for. All fields are optional.
 type TurnMeta struct {
