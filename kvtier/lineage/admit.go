@@ -134,7 +134,10 @@ func (l *Lineage) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg)
 		}
 		return l.refuse(now, t, code, d.Err, "", out)
 	case d.Lookup != nil:
-		t.looked, t.result, t.published = true, d.Lookup.Result, d.Lookup.Ready
+		t.looked, t.published = true, d.Lookup.Ready
+		if t.result == nil { // it may have come while it was looked for
+			t.result = d.Lookup.Result
+		}
 		return l.render(now, t, out)
 	case d.Fetch != nil:
 		return l.fetched(now, t, d.Fetch, out)

@@ -136,3 +136,20 @@ func TestForkReadAgain(t *testing.T) {
 		want(t, "the branch goes on", w.prompt("u4"), "<user>d|<assistant>")
 	}
 }
+
+// TestResultWhileLooking: the lookup of a turn from an earlier life found nothing,
+// and its result comes before the answer to the lookup does.
+func TestResultWhileLooking(t *testing.T) {
+	w := newWorld(t, nil)
+	w.turn("s", "u1", "main", "a", "")
+	w.turn("s", "u2", "main", "b", "")
+	w.slow = true
+	w.restart(nil, nil)
+	d := w.do(w.ops[0])
+	w.ops = nil
+	w.answer("u1", "x", "|")
+	w.step(&schemas.Msg{Kind: schemas.KindOpDone, OpDone: &d})
+	w.slow = false
+	w.run()
+	want(t, "the turn behind it", w.prompt("u2"), "<user>b|<assistant>")
+}
