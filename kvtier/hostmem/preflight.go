@@ -9,12 +9,19 @@ import (
 )
 
 // CheckRoom tells, without changing anything, whether a daemon of that
-// configuration would find room: ErrNoSpace says what is missing. What an earlier
-// daemon left in the folder counts as there.
+// configuration would find room: ErrNoSpace says what is missing, ErrBusy that
+// another daemon serves the folder. What an earlier one left there counts as there.
 func CheckRoom(cfg Config) error {
 	cfg.fill()
 	if err := cfg.Validate(); err != nil {
 		return err
+	}
+	if path := filepath.Join(cfg.Dir, daemonLock); exists(path) {
+		lock, err := lockFile(path)
+		if err != nil {
+			return fmt.Errorf("another tier daemon owns %s: %w", cfg.Dir, err)
+		}
+		_ = lock.Close() // it was only tried
 	}
 	have := int64(0)
 	entries, err := os.ReadDir(cfg.Dir)
@@ -27,20 +34,22 @@ func CheckRoom(cfg Config) error {
 		}
 	}
 	dir := cfg.Dir
-	for {
-		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-			break
-		}
+	for !exists(dir) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	return checkRoom(dir, cfg.Bytes, cfg.Bytes-have)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Remove deletes what daemons made in a folder, and the folder if nothing else is
 // in it: no shared memory is left. It is ErrBusy while a daemon serves the folder;
 // a folder that is not there is no error.
 func Remove(dir string) error {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	if !exists(dir) {
 		return nil
 	}
 	lock, err := lockFile(filepath.Join(dir, daemonLock))

@@ -36,6 +36,9 @@ func TestRemove(t *testing.T) {
 	if err := Remove(dir); !errors.Is(err, ErrBusy) {
 		t.Errorf("while it is served: %v", err)
 	}
+	if err := CheckRoom(Config{Dir: dir, Bytes: 8 << 20}); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second daemon: %v", err)
+	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

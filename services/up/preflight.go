@@ -2,6 +2,7 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -18,7 +19,7 @@ const natsWait = 10 * time.Second
 // preflight finds out what would let every child fail, so that the start ends at
 // once with the reason instead of after a dozen restarts.
 func (s *stack) preflight(ctx context.Context) error {
-	if err := hostmem.CheckRoom(hostmem.Config{Dir: s.o.Arena, Bytes: s.o.KVMem}); err != nil {
+	if err := s.memory(ctx); err != nil {
 		return err
 	}
 	if s.o.EmbeddedNATS() {
@@ -39,6 +40,26 @@ func (s *stack) preflight(ctx context.Context) error {
 		return fmt.Errorf("NATS at %s: %w", at, err)
 	}
 	return nil
+}
+
+// tierWait bounds the wait for the tier of a stack that was killed a moment ago.
+const tierWait = 3 * time.Second
+
+// memory checks that the KV memory fits and that no other stack owns its folder.
+func (s *stack) memory(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tierWait)
+	defer cancel()
+	for {
+		err := hostmem.CheckRoom(hostmem.Config{Dir: s.o.Arena, Bytes: s.o.KVMem})
+		if !errors.Is(err, hostmem.ErrBusy) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; name another folder with --kv-dir", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // reach connects to a NATS that runs apart.
