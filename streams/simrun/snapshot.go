@@ -62,10 +62,17 @@ func (v *service) takeSnapshot() {
 	v.save()
 }
 
+// sequencer is an actor that knows better than the runner which inputs its
+// snapshot contains: work that is still under way is not in it. As in jsrun.
+type sequencer interface{ Seqs() map[string]uint64 }
+
 func (v *service) state() (snapshot, error) {
 	b, err := v.cfg.Actor.Snapshot(nil)
 	if err != nil {
 		return snapshot{}, err
+	}
+	if a, ok := v.cfg.Actor.(sequencer); ok {
+		return snapshot{state: b, seqs: a.Seqs()}, nil
 	}
 	seqs := map[string]uint64{}
 	for _, in := range v.inputs {
