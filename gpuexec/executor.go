@@ -109,6 +109,7 @@ type job struct {
 	finish   string
 	end      string
 	frame    frame
+	sent     sent
 	ckptLen  int
 	ckptAt   schemas.Time
 	sealedAt int   // tokens in the sequence at the last seal
@@ -192,7 +193,7 @@ func (e *Executor) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []
 	case schemas.KindPublished:
 		out = e.published(now, in, out)
 	case schemas.KindBus:
-		e.bus = in.Err == ""
+		out = e.busChanged(in.Err == "", out)
 	case schemas.KindTick:
 	default:
 		// Everything else on the bus is for others.
@@ -218,6 +219,18 @@ func (e *Executor) Snapshot(dst []byte) ([]byte, error) { return dst, nil }
 
 // Restore accepts any snapshot.
 func (e *Executor) Restore([]byte) error { return nil }
+
+// busChanged: when NATS is back it may have lost the frames it held.
+func (e *Executor) busChanged(up bool, out []schemas.Msg) []schemas.Msg {
+	if up && !e.bus {
+		for _, j := range e.order {
+			j.sent.again = resends
+			out = e.resend(j, out)
+		}
+	}
+	e.bus = up
+	return out
+}
 
 // take accepts a job, or says at once that it cannot be done here.
 func (e *Executor) take(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {

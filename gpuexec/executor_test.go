@@ -155,6 +155,35 @@ func TestSecondAttempt(t *testing.T) {
 	want(t, "superseded", h.dones(), "")
 }
 
+// TestBusBack: what was sent is sent again, as one frame and three times, when NATS
+// comes back: it may have lost its memory streams, and readers may come back later.
+func TestBusBack(t *testing.T) {
+	h := newHost(t, nil)
+	h.assign(1, schemas.RoleDecode)
+	h.job(job("u1", schemas.StageDecode, 1, 10, 40))
+	for range 6 {
+		h.complete()
+	}
+	before := h.frames[schemas.OutSubject("t", "s", "u1")].tokens
+	if before == 0 {
+		t.Fatal("nothing was sent yet")
+	}
+	h.step(schemas.Msg{Kind: schemas.KindBus, Err: "gone"})
+	h.again = 3
+	h.step(schemas.Msg{Kind: schemas.KindBus})
+	if h.again != 2 {
+		t.Errorf("%d repeats left after the first, want 2", h.again)
+	}
+	h.pass(1100 * ms)
+	if h.again != 0 {
+		t.Errorf("%d repeats left after two heartbeats", h.again)
+	}
+	h.run()
+	if r := h.confirm(0, ""); len(r.Tokens) != 40 {
+		t.Errorf("result %+v", r)
+	}
+}
+
 // TestHead: a prompt whose head is gone from the tier is asked for, and when
 // lineage does not know it the job goes back.
 func TestHead(t *testing.T) {

@@ -24,9 +24,50 @@ func (f *frame) add(r *schemas.DecodeRow) {
 	}
 	f.tokens = append(f.tokens, r.Tokens...)
 	f.text = append(f.text, r.Text...)
-	for _, lp := range r.Logprobs {
+	// Log-probabilities of delivered tokens come too; frames hold those of new ones.
+	for _, lp := range r.Logprobs[max(0, len(r.Logprobs)-len(r.Tokens)):] {
 		f.logprobs = append(f.logprobs, lp)
 	}
+}
+
+// sent remembers what this attempt has sent, to send it once more when NATS may
+// have lost it.
+type sent struct {
+	text   []byte
+	textAt int
+	again  int // how often it is still to be sent
+}
+
+// resends is how often frames are sent again after NATS was away: at once, and
+// with the next heartbeats, because readers and the stream may come back later
+// than this executor does.
+const resends = 3
+
+// maxResend bounds the tokens of one such frame; a longer answer comes with its result.
+const maxResend = 32768
+
+// resend sends all frames of this attempt once more, as one.
+func (e *Executor) resend(j *job, out []schemas.Msg) []schemas.Msg {
+	if j.sent.again == 0 {
+		return out
+	}
+	j.sent.again--
+	out = e.flush(j, out)
+	first := len(j.delivered)
+	if j.Stage != schemas.StageDecode || len(j.tokens) <= first || len(j.tokens) > maxResend {
+		return out
+	}
+	f := &schemas.Frame{
+		Header: schemas.H(), Attempt: j.Attempt, First: first, Tokens: append(schemas.Tokens(nil), j.tokens[first:]...),
+		Text: string(j.sent.text), TextAt: j.sent.textAt,
+	}
+	if len(j.logprobs) == len(j.tokens) {
+		f.Logprobs = append([]jsonRaw(nil), j.logprobs[first:]...)
+	}
+	r := j.Ready
+	return append(out, schemas.Msg{
+		Kind: schemas.KindFrame, Subject: schemas.OutSubject(r.Tenant, r.Session, r.Turn), Core: true, Trace: j.trace, Frame: f,
+	})
 }
 
 // flush sends the pending tokens of a job.
@@ -42,6 +83,10 @@ func (e *Executor) flush(j *job, out []schemas.Msg) []schemas.Msg {
 			Header: schemas.H(), Attempt: j.Attempt, First: f.first, Tokens: f.tokens, Text: string(f.text), TextAt: f.textAt, Logprobs: f.logprobs,
 		},
 	})
+	if len(j.sent.text) == 0 {
+		j.sent.textAt = f.textAt
+	}
+	j.sent.text = append(j.sent.text, f.text...)
 	*f = frame{}
 	return out
 }
@@ -158,6 +203,7 @@ func (e *Executor) timers(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 			if j.phase == phaseDecoding {
 				out = e.checkpoint(now, j, false, out)
 			}
+			out = e.resend(j, out)
 		}
 	}
 	if now >= e.reportAt {

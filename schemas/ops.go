@@ -105,7 +105,7 @@ type DecodeRow struct {
 	End      string  // with Finish: text of the end token, if there was one
 	Err      string  // the row failed; the others go on
 	Code     string
-	Logprobs [][]byte // OpenAI logprob objects, one per token, where wanted
+	Logprobs [][]byte // OpenAI logprob objects where wanted: one per token, delivered ones before
 }
 
 // SealOp exports blocks that are computed but not yet in the tier.

@@ -3,8 +3,9 @@ package schemas
 import "encoding/json"
 
 // Frame is a piece of a turn's output on out.<tenant>.<session>.<turn>. A reader
-// keeps the index of the next token it expects: it skips what it has, and drops
-// frames of an attempt older than the newest it saw.
+// keeps the index of the next token it expects and skips what it has. Frames of an
+// attempt count up to the index at which the next attempt began: behind it they
+// are dropped.
 type Frame struct {
 	Header
 	Attempt int    `json:"a"`

@@ -154,10 +154,10 @@ func (w *Worker) choose(s *seq, logits []float32, row *schemas.DecodeRow) bool {
 		fail(row, err)
 		return true
 	}
+	if s.ready.Sampling.Logprobs > 0 { // of delivered tokens too: the result lists all
+		row.Logprobs = append(row.Logprobs, w.logprob(s, logits, token))
+	}
 	if index >= s.delivered {
-		if s.ready.Sampling.Logprobs > 0 {
-			row.Logprobs = append(row.Logprobs, w.logprob(s, logits, token))
-		}
 		row.Tokens = append(row.Tokens, token)
 	}
 	text := w.append(s, token)

@@ -153,7 +153,8 @@ func (w *Worker) extendKeys(s *seq, count int) {
 func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	want := s.promptBlocks()
 	keys := s.keys[:want]
-	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode {
+	// Log-probabilities need the logits of every token, so those are computed again.
+	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode && s.ready.Sampling.Logprobs == 0 {
 		keys = w.keysWithDelivered(s, op.Delivered)
 	}
 	refs := w.cfg.Tier.Lease(keys)

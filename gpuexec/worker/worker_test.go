@@ -360,8 +360,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestLogprobs: one object for each token that is sent, none for those delivered
-// by an earlier attempt.
+// TestLogprobs: one object for each token of the answer, those included that an
+// earlier attempt delivered, because the result lists all.
 func TestLogprobs(t *testing.T) {
 	ready := turn(10, 12)
 	ready.Sampling.Logprobs = 3
@@ -373,8 +373,8 @@ func TestLogprobs(t *testing.T) {
 	r.open(&schemas.OpenOp{Ready: ready, Delivered: whole.tokens[:5]})
 	got := answer{tokens: whole.tokens[:5:5], text: whole.text[:5]}
 	r.decode(0, &got, 4, 100)
-	if got.logprobs != 7 {
-		t.Errorf("%d logprobs for 7 tokens", got.logprobs)
+	if got.logprobs != 12 {
+		t.Errorf("%d logprobs for 5 delivered and 7 new tokens", got.logprobs)
 	}
 }
 

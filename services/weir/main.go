@@ -30,6 +30,13 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 		return 2
 	}
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		if msg := err.Error(); msg != "" {
+			fmt.Fprintln(os.Stderr, "weir:", msg)
+		}
+		return coded.ExitCode()
+	}
 	fmt.Fprintln(os.Stderr, "weir:", err)
 	return 1
 }
