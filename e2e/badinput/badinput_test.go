@@ -1,6 +1,7 @@
 package badinput
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ const ctxTokens = 1024
 
 // TestRequests sends every bad request, over HTTP and over NATS.
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	s := stack.Start(t, stack.Options{Args: []string{"--engine", "null", "--kv-mem", "64MiB", "--ctx", "1024"}})
 	ins := append(Shapes(ctxTokens), Params(false)...)
 	errs := Run(t.Context(), s, ins, func(in *Input, o *Outcome) {
@@ -18,6 +20,60 @@ func TestRequests(t *testing.T) {
 	})
 	for _, err := range errs {
 		t.Error(err)
+	}
+	t.Run("talk", func(t *testing.T) { talk(t, s) })
+	good(t, s)
+}
+
+// talk sends what only NATS can carry.
+func talk(t *testing.T, s *stack.Stack) {
+	b, err := NewBus(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	refs, err := References(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := Run(ctx, s, refs, nil)
+	errs = append(errs, Subjects(ctx, b)...)
+	errs = append(errs, Events(ctx, b)...)
+	errs = append(errs, Cancelled(ctx, b), Reused(ctx, s, b))
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFullArena: prompts that together exceed the KV memory by far are answered
+// all the same, and what was evicted is computed again.
+func TestFullArena(t *testing.T) {
+	t.Parallel()
+	s := stack.Start(t, stack.Options{Args: []string{"--engine", "go", "--model", models(t)["good"], "--ctx", "1024", "--kv-mem", "3MiB"}})
+	b, err := NewBus(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	l := NewLedger(b)
+	for round := range 2 {
+		for i := range 20 {
+			if err := l.Publish(ctx, tokensFrom(i+2, 700, 8)); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+		if err := l.Wait(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, lost := range l.Lost() {
+		t.Error(lost)
 	}
 	good(t, s)
 }
@@ -35,5 +91,10 @@ func good(t *testing.T, s *stack.Stack) {
 	}
 	for _, l := range lines {
 		t.Errorf("a log tells of a crash: %s", l)
+	}
+	for _, e := range s.Events() {
+		if e.Event == "ended" {
+			t.Errorf("%s ended: %s", e.ID, e.Cause)
+		}
 	}
 }

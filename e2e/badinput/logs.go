@@ -38,10 +38,5 @@ func Crashes(s *stack.Stack) ([]string, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	for _, e := range s.Events() {
-		if e.Event == "ended" {
-			out = append(out, fmt.Sprintf("%s ended: %s", e.ID, e.Cause))
-		}
-	}
 	return out, nil
 }
