@@ -22,6 +22,7 @@ func parts() []part {
 		{"engines", []string{"goengine.prefill_vs_llama", "goengine.decode_vs_llama"}, benchPart(bench.GoAgainstLlama)},
 		{"kill", append(recoverNames(), "kill.turns", "kill.kinds_hit", "kill.lost", "kill.duplicated", "kill.changed_tokens"), killPart},
 		{"poison", []string{"poison.executor_deaths", "poison.others_lost"}, poisonPart},
+		{"full", []string{"full.lost"}, fullPart},
 		{"exact", []string{"turn.cases", "turn.cases_differing", "turn.kv_bit_exact_cases"}, exactPart},
 		{"cache", []string{"cache.second_turn_share_min"}, cachePart},
 	}
