@@ -164,7 +164,6 @@ type stats struct {
 	busyNS                                    int64
 	prefillTPS, decodeTPS                     float64
 	flipNS                                    int64
-	queued, running                           int
 }
 
 // NewExecutor makes an executor without a role: it takes nothing until an

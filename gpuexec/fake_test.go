@@ -29,7 +29,6 @@ type fatal interface{ Fatalf(string, ...any) }
 type fakeSeq struct {
 	job       *schemas.Ready
 	stage     schemas.Stage
-	alone     bool
 	blocks    int
 	delivered int
 	out       int

@@ -47,8 +47,12 @@ const rootDomain = "weir kv root v1\x00"
 func (s Spec) Validate() error {
 	var missing []string
 	for _, f := range []struct{ name, value string }{
-		{"TenantSalt", s.TenantSalt}, {"ModelDigest", s.ModelDigest}, {"Engine", s.Engine},
-		{"EngineVersion", s.EngineVersion}, {"Numerics", s.Numerics}, {"Tokenizer", s.Tokenizer},
+		{"TenantSalt", s.TenantSalt},
+		{"ModelDigest", s.ModelDigest},
+		{"Engine", s.Engine},
+		{"EngineVersion", s.EngineVersion},
+		{"Numerics", s.Numerics},
+		{"Tokenizer", s.Tokenizer},
 	} {
 		if f.value == "" {
 			missing = append(missing, f.name)

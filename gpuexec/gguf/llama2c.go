@@ -70,11 +70,19 @@ func (c *llama2c) readTensors(b []byte, shared bool) error {
 		to    *[]float32
 		count int
 	}{
-		{&c.embed, c.vocab * s.Dim}, {&c.normAttn, s.Layers * s.Dim},
-		{&c.wq, s.Layers * s.Dim * s.Dim}, {&c.wk, s.Layers * s.Dim * kv}, {&c.wv, s.Layers * s.Dim * kv}, {&c.wo, s.Layers * s.Dim * s.Dim},
+		{&c.embed, c.vocab * s.Dim},
+		{&c.normAttn, s.Layers * s.Dim},
+		{&c.wq, s.Layers * s.Dim * s.Dim},
+		{&c.wk, s.Layers * s.Dim * kv},
+		{&c.wv, s.Layers * s.Dim * kv},
+		{&c.wo, s.Layers * s.Dim * s.Dim},
 		{&c.normFFN, s.Layers * s.Dim},
-		{&c.gate, s.Layers * s.Dim * s.FFN}, {&c.down, s.Layers * s.Dim * s.FFN}, {&c.up, s.Layers * s.Dim * s.FFN},
-		{&c.normOut, s.Dim}, {&unused, s.Context * s.HeadDim}, {&c.logit, c.vocab * s.Dim},
+		{&c.gate, s.Layers * s.Dim * s.FFN},
+		{&c.down, s.Layers * s.Dim * s.FFN},
+		{&c.up, s.Layers * s.Dim * s.FFN},
+		{&c.normOut, s.Dim},
+		{&unused, s.Context * s.HeadDim},
+		{&c.logit, c.vocab * s.Dim},
 	}
 	if shared {
 		parts = parts[:len(parts)-1]

@@ -13,8 +13,16 @@ import (
 
 func TestRoundTrip(t *testing.T) {
 	meta := []gguf.Pair{
-		{"b", true}, {"no", false}, {"i", int32(-3)}, {"u", uint32(4)}, {"l", uint64(1 << 40)}, {"f", float32(0.1)}, {"s", "text"},
-		{"as", []string{"a", "bc"}}, {"af", []float32{1, -2}}, {"ai", []int32{5, -6}},
+		{"b", true},
+		{"no", false},
+		{"i", int32(-3)},
+		{"u", uint32(4)},
+		{"l", uint64(1 << 40)},
+		{"f", float32(0.1)},
+		{"s", "text"},
+		{"as", []string{"a", "bc"}},
+		{"af", []float32{1, -2}},
+		{"ai", []int32{5, -6}},
 	}
 	x := make([]float32, 64)
 	for i := range x {

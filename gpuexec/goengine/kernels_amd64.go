@@ -41,12 +41,17 @@ func cpuid(leaf, sub uint32) (a, b, c, d uint32)
 
 func xgetbv() uint32
 
-// table holds the constants of vector_amd64.s, one per register, in its order.
+// table holds the constants of vector_amd64.s, one per register, in its order. Only
+// assembly reads it.
+//
+//lint:ignore U1000 vector_amd64.s reads it
 var table = spread(expLow, expHigh, log2e, roundMagic, ln2High, ln2Low, expC0, expC1, expC2, expC3, expC4, expC5, 1,
 	math.Float32frombits(magicBits-127), math.Float32frombits(1<<31-1), math.Float32frombits(1<<31), quantTiny, 127, math.Float32frombits(magicBits))
 
+//lint:ignore U1000 length of table
 const tableRows = 19
 
+//lint:ignore U1000 makes table
 func spread(rows ...float32) (t [tableRows][lanes]float32) {
 	for i, v := range rows {
 		for j := range t[i] {

@@ -86,8 +86,16 @@ func TestBadModels(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	l, path := library(t), preset(t, "tiny")
 	for _, o := range []llamacpp.Options{
-		{Slots: -1}, {Slots: 1000}, {Context: -5}, {Context: 32769}, {Context: 1 << 40},
-		{Threads: -1}, {Threads: 1 << 20}, {GPULayers: -2}, {FlashAttention: 9}, {KVType: "f8"},
+		{Slots: -1},
+		{Slots: 1000},
+		{Context: -5},
+		{Context: 32769},
+		{Context: 1 << 40},
+		{Threads: -1},
+		{Threads: 1 << 20},
+		{GPULayers: -2},
+		{FlashAttention: 9},
+		{KVType: "f8"},
 	} {
 		if _, err := llamacpp.Open(l, path, o); !errors.Is(err, gpuexec.ErrUnsupported) {
 			t.Errorf("%+v: error %v, want ErrUnsupported", o, err)

@@ -157,7 +157,7 @@ func (l *layout) parseLayers(r *reader, n int) error {
 		k := layerLayout{kind: int32(r.u32()), rowBytes: r.u64()}
 		r.skip(n * k.rowBytes)
 		if r.failed || k.rowBytes == 0 {
-			return fmt.Errorf("K of layer %d does not fit", i)
+			return fmt.Errorf("k of layer %d does not fit", i)
 		}
 		l.k = append(l.k, k)
 	}
@@ -166,7 +166,7 @@ func (l *layout) parseLayers(r *reader, n int) error {
 		if l.vTrans {
 			v.el, v.cols = r.u32(), r.u32()
 			if v.el > maxElBytes {
-				return fmt.Errorf("V of layer %d has elements of %d bytes", i, v.el)
+				return fmt.Errorf("v of layer %d has elements of %d bytes", i, v.el)
 			}
 			v.rowBytes = v.el * v.cols
 		} else {
@@ -174,7 +174,7 @@ func (l *layout) parseLayers(r *reader, n int) error {
 		}
 		r.skip(n * v.rowBytes)
 		if r.failed || v.rowBytes == 0 {
-			return fmt.Errorf("V of layer %d does not fit", i)
+			return fmt.Errorf("v of layer %d does not fit", i)
 		}
 		l.v = append(l.v, v)
 	}

@@ -194,8 +194,12 @@ func TestNextIsAFunction(t *testing.T) {
 func TestDistribution(t *testing.T) {
 	logits := []float32{0, 1, 2, 2, -1, 0.5, -3, -inf}
 	for _, p := range []Params{
-		{Temperature: 1}, {Temperature: 0.7, Seed: 3}, {Temperature: 1.5, TopK: 4, Seed: 9},
-		{Temperature: 1, TopP: 0.8, Seed: 11}, {Temperature: 1, MinP: 0.2, Seed: 12}, {Temperature: 2, TopK: 6, TopP: 0.9, MinP: 0.05, Seed: 13},
+		{Temperature: 1},
+		{Temperature: 0.7, Seed: 3},
+		{Temperature: 1.5, TopK: 4, Seed: 9},
+		{Temperature: 1, TopP: 0.8, Seed: 11},
+		{Temperature: 1, MinP: 0.2, Seed: 12},
+		{Temperature: 2, TopK: 6, TopP: 0.9, MinP: 0.05, Seed: 13},
 	} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			const n = 50_000

@@ -17,8 +17,13 @@ import (
 func file(t testing.TB, v gguf.Vocabulary, more ...gguf.Pair) *gguf.File {
 	t.Helper()
 	meta := []gguf.Pair{
-		{Key: "tokenizer.ggml.model", Value: "llama"}, {Key: "tokenizer.ggml.tokens", Value: v.Tokens}, {Key: "tokenizer.ggml.scores", Value: v.Scores}, {Key: "tokenizer.ggml.token_type", Value: v.Types},
-		{Key: "tokenizer.ggml.bos_token_id", Value: uint32(v.BOS)}, {Key: "tokenizer.ggml.eos_token_id", Value: uint32(v.EOS)}, {Key: "tokenizer.ggml.add_space_prefix", Value: v.SpacePrefix},
+		{Key: "tokenizer.ggml.model", Value: "llama"},
+		{Key: "tokenizer.ggml.tokens", Value: v.Tokens},
+		{Key: "tokenizer.ggml.scores", Value: v.Scores},
+		{Key: "tokenizer.ggml.token_type", Value: v.Types},
+		{Key: "tokenizer.ggml.bos_token_id", Value: uint32(v.BOS)},
+		{Key: "tokenizer.ggml.eos_token_id", Value: uint32(v.EOS)},
+		{Key: "tokenizer.ggml.add_space_prefix", Value: v.SpacePrefix},
 	}
 	var b bytes.Buffer
 	if err := gguf.Write(&b, append(meta, more...), nil); err != nil {

@@ -73,7 +73,6 @@ type Worker struct {
 	seqs    []*seq
 	scratch sampling.Scratch
 	rows    []gpuexec.Row
-	keybuf  []Key
 }
 
 // New makes a worker.

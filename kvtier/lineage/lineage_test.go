@@ -345,7 +345,8 @@ func TestSeeds(t *testing.T) {
 		w.turn("s", id, "main", "a", "")
 		return w.ready[id].Sampling.Seed
 	}
-	if draw("u1") != draw("u1") || draw("u1") == draw("u2") || draw("u1")>>63 != 0 {
+	first, again := draw("u1"), draw("u1")
+	if first != again || first == draw("u2") || first>>63 != 0 {
 		t.Error("seeds do not follow from what is stored")
 	}
 }

@@ -159,7 +159,9 @@ func sampling(m *schemas.Turn, job string, seq uint64) schemas.Sampling {
 		to   *float64
 		from *float64
 	}{
-		{&s.MinP, m.MinP}, {&s.FrequencyPenalty, m.FrequencyPenalty}, {&s.PresencePenalty, m.PresencePenalty},
+		{&s.MinP, m.MinP},
+		{&s.FrequencyPenalty, m.FrequencyPenalty},
+		{&s.PresencePenalty, m.PresencePenalty},
 		{&s.RepetitionPenalty, m.RepetitionPenalty},
 	} {
 		if f.from != nil {

@@ -106,9 +106,15 @@ func (a *actors) Collect(ch chan<- prometheus.Metric) {
 			name string
 			n    uint64
 		}{
-			{"placed", s.counts.Placed}, {"replaced", s.counts.Replaced}, {"returned", s.counts.Returned}, {"poisoned", s.counts.Poisoned},
-			{"failed", s.counts.Failed}, {"finished", s.counts.Finished}, {"executor_death", s.counts.Deaths},
-			{"executor_silent", s.counts.Silent}, {"job_lost", s.counts.Lost},
+			{"placed", s.counts.Placed},
+			{"replaced", s.counts.Replaced},
+			{"returned", s.counts.Returned},
+			{"poisoned", s.counts.Poisoned},
+			{"failed", s.counts.Failed},
+			{"finished", s.counts.Finished},
+			{"executor_death", s.counts.Deaths},
+			{"executor_silent", s.counts.Silent},
+			{"job_lost", s.counts.Lost},
 		} {
 			counter(ch, a.events, e.n, e.name)
 		}
@@ -118,8 +124,11 @@ func (a *actors) Collect(ch chan<- prometheus.Metric) {
 			name string
 			n    uint64
 		}{
-			{"admitted", s.counts.Admitted}, {"refused", s.counts.Refused}, {"duplicate", s.counts.Duplicates},
-			{"conflict", s.counts.Conflicts}, {"forgotten", s.counts.Forgotten},
+			{"admitted", s.counts.Admitted},
+			{"refused", s.counts.Refused},
+			{"duplicate", s.counts.Duplicates},
+			{"conflict", s.counts.Conflicts},
+			{"forgotten", s.counts.Forgotten},
 		} {
 			counter(ch, a.admission, e.n, e.name)
 		}

@@ -49,8 +49,12 @@ func (t *tierStats) Collect(ch chan<- prometheus.Metric) {
 			name string
 			n    uint64
 		}{
-			{"evicted", p.Evictions}, {"sealed_twice", p.Duplicates}, {"client_ended", p.Reclaimed}, {"corrupt", p.Corrupt},
-			{"refused", p.Refused}, {"notice_dropped", p.Dropped},
+			{"evicted", p.Evictions},
+			{"sealed_twice", p.Duplicates},
+			{"client_ended", p.Reclaimed},
+			{"corrupt", p.Corrupt},
+			{"refused", p.Refused},
+			{"notice_dropped", p.Dropped},
 		} {
 			counter(ch, t.events, e.n, p.Pool, e.name)
 		}

@@ -221,7 +221,10 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%+v, turn %+v", r, m)
 	}
 	for _, c := range [][]string{
-		{"--tokens", file("bad", "[1,")}, {"--tokens", file("empty", "[]")}, {"--body", file("odd", `{"foo":1}`)}, {"--file", dir + "/none"},
+		{"--tokens", file("bad", "[1,")},
+		{"--tokens", file("empty", "[]")},
+		{"--body", file("odd", `{"foo":1}`)},
+		{"--file", dir + "/none"},
 		{"--file", file("latin1", "\xe9")},
 	} {
 		if r := k.run(t.Context(), "", c...); r.code != 2 || r.text == "" {
@@ -233,8 +236,19 @@ func TestFiles(t *testing.T) {
 func TestWrongUse(t *testing.T) {
 	k := newFake(t)
 	for _, c := range [][]string{
-		{}, {"a", "b"}, {"x", "--bad"}, {"x", "--temperature", "9"}, {"x", "--max-tokens", "0"}, {"x", "-o", "xml"}, {"x", "--frames"},
-		{"x", "--session", "a b"}, {"x", "--tokens", "f"}, {"x", "--tenant", ""}, {"x", "--deadline", "-1s"}, {"--tokens", "f", "--system", "y"}, {"x", "--stop", ""},
+		{},
+		{"a", "b"},
+		{"x", "--bad"},
+		{"x", "--temperature", "9"},
+		{"x", "--max-tokens", "0"},
+		{"x", "-o", "xml"},
+		{"x", "--frames"},
+		{"x", "--session", "a b"},
+		{"x", "--tokens", "f"},
+		{"x", "--tenant", ""},
+		{"x", "--deadline", "-1s"},
+		{"--tokens", "f", "--system", "y"},
+		{"x", "--stop", ""},
 	} {
 		if r := k.run(t.Context(), "", c...); r.code != 2 || r.out != "" {
 			t.Errorf("%q: %+v, want exit code 2", c, r)

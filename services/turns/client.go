@@ -47,8 +47,12 @@ func (o *Options) defaults() {
 		v *time.Duration
 		d time.Duration
 	}{
-		{&o.Deadline, 10 * time.Minute}, {&o.AckTimeout, 5 * time.Second}, {&o.BusyAfter, 10 * time.Second},
-		{&o.IdleFor, time.Minute}, {&o.SilenceMin, 2 * time.Second}, {&o.SilenceMax, 10 * time.Second},
+		{&o.Deadline, 10 * time.Minute},
+		{&o.AckTimeout, 5 * time.Second},
+		{&o.BusyAfter, 10 * time.Second},
+		{&o.IdleFor, time.Minute},
+		{&o.SilenceMin, 2 * time.Second},
+		{&o.SilenceMax, 10 * time.Second},
 	} {
 		if *d.v <= 0 {
 			*d.v = d.d

@@ -19,10 +19,8 @@ type consumer struct {
 	// appending keeps it in order. Those acknowledged are skipped.
 	waits   []wait
 	armed   bool
-	floor   uint64 // everything below is acknowledged or was never wanted
 	svc     *service
 	input   *input
-	deliver int // consumer sequence, for the log
 }
 
 type inHand struct {
