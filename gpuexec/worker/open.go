@@ -97,7 +97,10 @@ func (w *Worker) prepare(s *seq, stage schemas.Stage) error {
 	if !ok {
 		return fmt.Errorf("%w: engine %s cannot constrain sampling", gpuexec.ErrUnsupported, w.cfg.Engine.Info().Engine)
 	}
-	s.grammar, err = c.Constrain(p.Grammar)
+	if s.grammar, err = c.Constrain(p.Grammar); err != nil && !errors.Is(err, gpuexec.ErrUnsupported) {
+		// No other executor would take it either, and no try will be better.
+		return fmt.Errorf("%w: %w", gpuexec.ErrUnsupported, err)
+	}
 	return err
 }
 
