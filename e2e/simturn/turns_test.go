@@ -28,6 +28,7 @@ type client struct {
 	want     map[string][]int32 // tokens of each turn
 	results  map[string]*schemas.Result
 	failed   []string
+	stopped  map[string]bool // turns that the client cancelled
 }
 
 const maxTokens = 40
@@ -87,12 +88,16 @@ func (c *client) see() bool {
 			c.s.t.Fatal(err)
 		}
 		c.results[id] = r
-		if r.Failure != nil {
+		switch {
+		case r.Failure != nil && r.Failure.Code == schemas.CodeCancelled && c.stopped[id]:
+			c.messages = c.messages[:len(c.messages)-1]
+		case r.Failure != nil:
 			c.failed = append(c.failed, fmt.Sprintf("%s %s: %+v", c.session, id, r.Failure))
 			return true
+		default:
+			c.messages = append(c.messages, map[string]string{"role": "assistant", "content": r.Text})
+			c.known = r.Known()
 		}
-		c.messages = append(c.messages, map[string]string{"role": "assistant", "content": r.Text})
-		c.known = r.Known()
 		if c.sent < c.turns {
 			c.next()
 		}
@@ -102,15 +107,29 @@ func (c *client) see() bool {
 
 // client starts a session.
 func (s *stack) client(session string, turns int) *client {
-	c := &client{s: s, session: session, turns: turns, want: map[string][]int32{}, results: map[string]*schemas.Result{}}
+	c := &client{s: s, session: session, turns: turns, want: map[string][]int32{}, results: map[string]*schemas.Result{}, stopped: map[string]bool{}}
 	c.next()
 	return c
+}
+
+// cancel stops the turn in work, at whatever point it is.
+func (c *client) cancel() {
+	id := fmt.Sprintf("u%d", c.sent-1)
+	c.stopped[id] = true
+	body, err := schemas.Encode(&schemas.Event{Header: schemas.H(), Turn: id})
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	if _, err := c.s.sim.Publish(schemas.AgentSubject("t", c.session, schemas.EventCancel), "", body); err != nil {
+		c.s.t.Fatal(err)
+	}
 }
 
 type faults struct {
 	net     simrun.Net
 	crashes bool
 	flips   bool
+	cancels bool
 	tier    int // blocks that the tier holds
 }
 
@@ -137,6 +156,9 @@ func play(t *testing.T, seed uint64, f faults) string {
 		}
 		if step > 20*300 {
 			t.Fatalf("seed %d: turns are left after 300 s: READY %d, %s", seed, len(s.sim.Stored(streams.Ready)), left(clients))
+		}
+		if f.cancels && s.rnd.IntN(6) == 0 {
+			clients[s.rnd.IntN(len(clients))].cancel()
 		}
 		if f.crashes && step < 600 {
 			s.maybeCrash()
@@ -248,7 +270,8 @@ func TestTurns(t *testing.T) {
 		{"small tier", faults{net: lossy, tier: 9}, 4},
 		{"flips", faults{net: lossy, tier: 1 << 20, flips: true}, 4},
 		{"crashes", faults{net: lossy, tier: 1 << 20, crashes: true}, 25},
-		{"everything", faults{net: lossy, tier: 20, flips: true, crashes: true}, 25},
+		{"cancels", faults{net: lossy, tier: 1 << 20, cancels: true}, 10},
+		{"everything", faults{net: lossy, tier: 20, flips: true, crashes: true, cancels: true}, 25},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if *seeds > 0 {

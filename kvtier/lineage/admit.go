@@ -97,12 +97,12 @@ func (l *Lineage) older(t *turn) bool { return t.at < l.started }
 // begin starts the work on a turn whose branch is free.
 func (l *Lineage) begin(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
 	t.branch.busy = t
-	if t.cancelled {
-		return l.refuse(now, t, schemas.CodeCancelled, "cancelled before it started", "", out)
-	}
 	if (l.older(t) || l.manyTurns(t.sess)) && !t.looked {
 		t.state = turnLooking
 		return l.ask(t, &schemas.Op{Lookup: &schemas.LookupOp{Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id}}, out)
+	}
+	if t.cancelled && t.result == nil && !t.published {
+		return l.refuse(now, t, schemas.CodeCancelled, "cancelled before it started", "", out)
 	}
 	return l.render(now, t, out)
 }
@@ -138,7 +138,7 @@ func (l *Lineage) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg)
 		if t.result == nil { // it may have come while it was looked for
 			t.result = d.Lookup.Result
 		}
-		return l.render(now, t, out)
+		return l.begin(now, t, out)
 	case d.Fetch != nil:
 		return l.fetched(now, t, d.Fetch, out)
 	case d.Render != nil:

@@ -68,6 +68,10 @@ func (l *Lineage) cancel(now schemas.Time, s *session, e *schemas.Event, out []s
 	}
 	switch t.state {
 	case turnWaiting:
+		if l.older(t) || t.result != nil {
+			t.cancelled = true // it may have been answered before this process started
+			return out
+		}
 		return l.refuse(now, t, schemas.CodeCancelled, "cancelled by the caller", "", out)
 	case turnLooking, turnRendering:
 		t.cancelled = true

@@ -153,3 +153,25 @@ func TestResultWhileLooking(t *testing.T) {
 	w.run()
 	want(t, "the turn behind it", w.prompt("u2"), "<user>b|<assistant>")
 }
+
+// TestCancelReadAgain: a cancel that came too late does not take the answer away
+// when both are read again, and one that did not come too late still works.
+func TestCancelReadAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	w.turn("s", "u1", "main", "a", "")
+	w.answer("u1", "x", "|")
+	w.turn("s", "u2", "main", "b", "")
+	known := w.answer("u2", "y", "|").Known()
+	w.publish("s", schemas.EventCancel, `{"v":1,"turn":"u2"}`)
+	w.slow = true
+	w.turn("s", "u3", "main", "c", `,"known":"`+known+`"`)
+	w.turn("s", "u4", "main", "d", "")
+	w.publish("s", schemas.EventCancel, `{"v":1,"turn":"u4"}`)
+	w.restart(nil, nil)
+	w.slow = false
+	w.run()
+	want(t, "answered", w.failure("s", "u2"), "ok")
+	want(t, "behind it", w.prompt("u3"), "<user>b|<assistant>{y|}<user>c|<assistant>")
+	w.answer("u3", "z", "|")
+	want(t, "cancelled", w.failure("s", "u4"), schemas.CodeCancelled)
+}
