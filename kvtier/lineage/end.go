@@ -54,6 +54,9 @@ func (l *Lineage) published(now schemas.Time, in *schemas.Msg, out []schemas.Msg
 		return out
 	}
 	if in.Err == "" || in.Err == schemas.ErrTextConflict {
+		if in.ID == cancelID(t) {
+			return out // READY itself has an answer of its own
+		}
 		if s.Root == schemas.RootResult && t.refusal != nil {
 			t.refusal = nil
 			sess.owed--
@@ -89,6 +92,8 @@ func (l *Lineage) retry(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 				continue
 			}
 			out = append(out, l.readyMsg(t))
+		case t.cancelled && t.state == turnReady:
+			out = append(out, l.cancelMsg(t, "cancelled by the caller"))
 		}
 	}
 	return out
@@ -285,10 +290,13 @@ func (l *Lineage) announce(now schemas.Time, s *session, b *branch, tool string,
 	return out
 }
 
+func cancelID(t *turn) string { return "cancel:" + schemas.JobID(t.sess.tenant, t.sess.id, t.id) }
+
 func (l *Lineage) cancelMsg(t *turn, reason string) schemas.Msg {
 	job := schemas.JobID(t.sess.tenant, t.sess.id, t.id)
 	return schemas.Msg{
-		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, t.sess.tenant, t.sess.id, t.id), ID: "cancel:" + job, Trace: t.trace,
+		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, t.sess.tenant, t.sess.id, t.id), ID: cancelID(t), Trace: t.trace,
+		Confirm: true,
 		Ready: &schemas.Ready{
 			Header: schemas.H(), Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Branch: t.branch.id, Job: job, Cancel: true, Reason: reason,
 		},

@@ -193,6 +193,18 @@ func TestCancel(t *testing.T) {
 		want(t, "result", w.failure("s", "u1"), schemas.CodeCancelled)
 		want(t, "ready", w.prompt("u1"), "not ready")
 	})
+	t.Run("itself refused by a full READY", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.turn("s", "u1", "main", "a", "")
+		w.full[schemas.KindReady] = true
+		cancel(w)
+		w.tick()
+		w.full = map[schemas.Kind]bool{}
+		w.tick()
+		if cancels(w) != 1 || w.tick() {
+			t.Errorf("%d cancels", cancels(w))
+		}
+	})
 	t.Run("ended and unknown", func(t *testing.T) {
 		w := newWorld(t, nil)
 		cancel(w)
