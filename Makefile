@@ -147,16 +147,14 @@ schemas: ## generates schemas/jsonschema from the Go types
 
 ##@ containers
 
-compose-up: compose-stage ## starts the stack of compose/ and waits until it answers; OTEL=1 adds the collector
-	$(COMPOSE_ENV) $(COMPOSE_RUN) $(if $(OTEL),--profile otel) up --build -d
+compose-up: build engine ## starts the stack of compose/ and waits until it answers; OTEL=1 adds the collector
+	compose/images.sh image
+	$(COMPOSE_ENV) $(COMPOSE_RUN) $(if $(OTEL),--profile otel) up -d
 	bin/weir probe --wait 120s http://127.0.0.1:$${WEIR_HTTP_PORT:-8080}/readyz
 	@echo "the gateway is http://127.0.0.1:$${WEIR_HTTP_PORT:-8080}/v1, NATS is nats://127.0.0.1:$${WEIR_NATS_PORT:-4222}"
 
 compose-down: ## stops the stack of compose/ and removes its volumes
 	$(COMPOSE_RUN) --profile otel down --volumes --remove-orphans
-
-compose-stage: build engine ## fills compose/build, the context of the image
-	compose/images.sh stage
 
 compose-local: build engine ## makes all images of the stack without pulling any (needs root and debootstrap)
 	compose/images.sh local
@@ -168,5 +166,5 @@ compose-long: build engine ## all about the stack: collector, scaling, and every
 	WEIR_COMPOSE=long $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose
 
 .PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-cmp show-turn \
-	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down compose-stage \
+	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down \
 	compose-local compose-test compose-long

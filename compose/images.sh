@@ -2,6 +2,8 @@
 # Makes what the compose file needs. Run it through the Makefile.
 #
 #   images.sh stage      fills compose/build, the build context of the image
+#   images.sh image      stage, then the image ${WEIR_IMAGE:-weir:dev} on WEIR_BASE
+#                        (debian:12-slim) with the Debian packages WEIR_PACKAGES
 #   images.sh local      stage, then all images without pulling any: a Debian base
 #                        by debootstrap, NATS and weir; prints their names as VAR=name
 #   images.sh collector  the OpenTelemetry collector from its Go modules
@@ -94,11 +96,16 @@ collector() {
 	echo "OTEL_IMAGE=$otel_image"
 }
 
+# weir_on NAME BASE PACKAGES makes the image of all services.
+weir_on() {
+	build -t "$1" --build-arg "BASE=$2" --build-arg "PACKAGES=$3" -f compose/Dockerfile compose/build
+}
+
 local_images() {
 	stage
 	have_image "$base_image" || base
 	have_image "$nats_image" || nats
-	build -t "$weir_image" --build-arg "BASE=$base_image" --build-arg PACKAGES= -f compose/Dockerfile compose/build
+	weir_on "$weir_image" "$base_image" ""
 	echo "WEIR_IMAGE=$weir_image"
 	echo "NATS_IMAGE=$nats_image"
 }
@@ -108,10 +115,14 @@ scratch=$(mktemp -d "$cache/work.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 case "${1:-}" in
 stage) stage ;;
+image)
+	stage
+	weir_on "${WEIR_IMAGE:-weir:dev}" "${WEIR_BASE:-debian:12-slim}" "${WEIR_PACKAGES-libstdc++6}"
+	;;
 local) local_images ;;
 collector) collector ;;
 *)
-	say "usage: images.sh stage|local|collector"
+	say "usage: images.sh stage|image|local|collector"
 	exit 2
 	;;
 esac

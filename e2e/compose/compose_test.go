@@ -77,7 +77,10 @@ func engine(ctx context.Context, t *testing.T) (*Engine, []string) {
 // up starts a stack and removes it at the test's end; what it leaves fails the test.
 func up(ctx context.Context, t *testing.T, e *Engine, env []string, profiles ...string) (*Project, *Bus) {
 	t.Helper()
-	p := e.NewProject(projectName(), env, profiles...)
+	p, err := e.NewProject(projectName(), env, profiles...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 45*time.Second)
 		defer cancel()
@@ -88,7 +91,7 @@ func up(ctx context.Context, t *testing.T, e *Engine, env []string, profiles ...
 			t.Error(err)
 		}
 	})
-	if err := p.Up(ctx); err != nil {
+	if err = p.Up(ctx); err != nil {
 		t.Fatal(err)
 	}
 	addr, err := p.Address(ctx, "nats", "4222")

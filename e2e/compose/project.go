@@ -35,10 +35,19 @@ type Project struct {
 }
 
 // NewProject names a stack; nothing is started. env are variables of the compose file.
-func (e *Engine) NewProject(name string, env []string, profiles ...string) *Project {
-	// An empty port lets the engine choose one.
-	env = append([]string{"WEIR_HTTP_PORT=", "WEIR_NATS_PORT=", "WEIR_SPANMETRICS_PORT="}, env...)
-	return &Project{engine: e, name: name, env: env, profiles: profiles}
+// Its ports are chosen here and not by the engine, which would choose others when a
+// container starts again.
+func (e *Engine) NewProject(name string, env []string, profiles ...string) (*Project, error) {
+	env = append([]string{}, env...)
+	for _, v := range []string{"WEIR_HTTP_PORT", "WEIR_NATS_PORT", "WEIR_SPANMETRICS_PORT"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = l.Close() }() // after all are chosen, so that they differ
+		env = append(env, fmt.Sprintf("%s=%d", v, l.Addr().(*net.TCPAddr).Port))
+	}
+	return &Project{engine: e, name: name, env: env, profiles: profiles}, nil
 }
 
 // Compose runs a command of Compose on the project.
