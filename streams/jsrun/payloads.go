@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/streams"
@@ -19,6 +24,7 @@ import (
 // Payloads keeps large bodies, compressed, in the object bucket PAYLOAD under
 // their digest. Methods may be called from any goroutine.
 type Payloads struct {
+	js     jetstream.JetStream
 	bucket jetstream.ObjectStore
 	enc    *zstd.Encoder
 	dec    *zstd.Decoder
@@ -45,7 +51,7 @@ func NewPayloads(ctx context.Context, js jetstream.JetStream, maxBytes int64) (*
 	if err != nil {
 		return nil, fmt.Errorf("jsrun: zstd: %w", err)
 	}
-	return &Payloads{bucket: b, enc: enc, dec: dec, max: maxBytes}, nil
+	return &Payloads{js: js, bucket: b, enc: enc, dec: dec, max: maxBytes}, nil
 }
 
 // Put stores a body and returns its reference. A body that is there already is
@@ -58,16 +64,75 @@ func (p *Payloads) Put(ctx context.Context, body []byte) (schemas.PayloadRef, er
 	}
 	sum := sha256.Sum256(body)
 	ref := schemas.PayloadRef{Digest: hex.EncodeToString(sum[:]), Bytes: n}
-	if _, err := p.bucket.GetInfo(ctx, ref.Digest); err == nil {
-		return ref, nil
+	if info, err := p.bucket.GetInfo(ctx, ref.Digest); err == nil {
+		if whole, err := p.whole(ctx, info); err != nil || whole {
+			return ref, err
+		}
 	} else if !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return schemas.PayloadRef{}, fmt.Errorf("jsrun: looking for payload %s: %w", ref.Digest, err)
 	}
-	_, err := p.bucket.PutBytes(ctx, ref.Digest, p.enc.EncodeAll(body, nil))
-	if err != nil {
+	if err := p.store(ctx, ref.Digest, p.enc.EncodeAll(body, nil)); err != nil {
 		return schemas.PayloadRef{}, fmt.Errorf("storing payload %s: %w", ref.Digest, fullOr(err))
 	}
 	return ref, nil
+}
+
+// chunkBytes is the size of an object's messages, as the client library has it.
+const chunkBytes = 128 << 10
+
+// store writes an object as the client library does, with one difference: what
+// announces the object is published when all of its chunks are acknowledged. The
+// library publishes all at once; a bucket that is nearly full then refuses chunks
+// and takes the small announcement, and the object is there and cannot be read.
+func (p *Payloads) store(ctx context.Context, name string, packed []byte) error {
+	id := nuid.Next()
+	chunks := 0
+	for part := range slices.Chunk(packed, chunkBytes) {
+		if _, err := p.js.Publish(ctx, chunkSubject(id), part); err != nil {
+			return errors.Join(err, p.purge(ctx, chunkSubject(id)))
+		}
+		chunks++
+	}
+	sum := sha256.Sum256(packed)
+	meta, err := json.Marshal(jetstream.ObjectInfo{
+		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
+		Bucket:     streams.PayloadBucket, NUID: id, Size: uint64(len(packed)), Chunks: uint32(chunks),
+		Digest: "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]),
+	})
+	if err != nil {
+		return err
+	}
+	m := nats.NewMsg("$O." + streams.PayloadBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name)))
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	m.Data = meta
+	if _, err := p.js.PublishMsg(ctx, m); err != nil {
+		return errors.Join(err, p.purge(ctx, chunkSubject(id)))
+	}
+	return nil
+}
+
+func chunkSubject(id string) string { return "$O." + streams.PayloadBucket + ".C." + id }
+
+func (p *Payloads) purge(ctx context.Context, subject string) error {
+	s, err := p.js.Stream(ctx, streams.PayloadStream)
+	if err != nil {
+		return err
+	}
+	return s.Purge(ctx, jetstream.WithPurgeSubject(subject))
+}
+
+// whole reports whether every chunk of an object is stored. One may have aged out
+// just before what announces it.
+func (p *Payloads) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, error) {
+	s, err := p.js.Stream(ctx, streams.PayloadStream)
+	if err != nil {
+		return false, fmt.Errorf("jsrun: bucket %s: %w", streams.PayloadBucket, err)
+	}
+	si, err := s.Info(ctx, jetstream.WithSubjectFilter(chunkSubject(info.NUID)))
+	if err != nil {
+		return false, fmt.Errorf("jsrun: bucket %s: %w", streams.PayloadBucket, err)
+	}
+	return si.State.Subjects[chunkSubject(info.NUID)] >= uint64(info.Chunks), nil
 }
 
 // fullOr marks errors that mean that a limit of storage was met.
@@ -87,7 +152,17 @@ func (p *Payloads) Get(ctx context.Context, ref schemas.PayloadRef) ([]byte, err
 	if ref.Bytes <= 0 || ref.Bytes > p.max {
 		return nil, fmt.Errorf("%w: payload %s says it has %d bytes, allowed are 1 to %d", schemas.ErrTooLarge, ref.Digest, ref.Bytes, p.max)
 	}
-	packed, err := p.bucket.GetBytes(ctx, ref.Digest)
+	info, err := p.bucket.GetInfo(ctx, ref.Digest)
+	var packed []byte
+	if err == nil {
+		var whole bool
+		if whole, err = p.whole(ctx, info); err == nil && !whole {
+			return nil, fmt.Errorf("%w: parts of %s are missing", ErrPayload, ref.Digest) // reading would wait for them
+		}
+	}
+	if err == nil {
+		packed, err = p.bucket.GetBytes(ctx, ref.Digest)
+	}
 	if err != nil {
 		if errors.Is(err, jetstream.ErrObjectNotFound) {
 			return nil, fmt.Errorf("%w: %s is not in the bucket; it may have aged out", ErrPayload, ref.Digest)

@@ -107,11 +107,59 @@ func TestPayloadBucketFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Put(t.Context(), noise(2<<20+1)); !errors.Is(err, ErrFull) {
-			t.Errorf("%v", err)
+		// Whatever the size of the last chunk, and however often it is tried: what
+		// is not whole is never taken for stored.
+		for _, size := range [...]int{2<<20 + 1, 1<<20 + 300, 1<<20 - 4096, 900 << 10, 2<<20 + 1} {
+			body := noise(size)
+			for try := range 3 {
+				ref, err := p.Put(t.Context(), body)
+				if err == nil {
+					_, err = p.Get(t.Context(), ref)
+				} else if !errors.Is(err, ErrFull) {
+					t.Errorf("%d bytes, try %d: %v", size, try, err)
+					continue
+				} else {
+					err = nil
+				}
+				if err != nil {
+					t.Errorf("%d bytes, try %d: taken, and then %v", size, try, err)
+				}
+			}
 		}
 		if _, err := p.Get(t.Context(), ref); err != nil {
 			t.Errorf("what was stored before is gone: %v", err)
+		}
+	})
+}
+
+// TestPayloadHalf: an object that lost a chunk is not read for long, and is stored
+// again by the next who has it.
+func TestPayloadHalf(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bus) {
+		p, err := NewPayloads(t.Context(), b.js, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := noise(1 << 20)
+		ref, err := p.Put(t.Context(), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := b.js.Stream(t.Context(), streams.PayloadStream)
+		if err == nil {
+			err = st.DeleteMsg(t.Context(), st.CachedInfo().State.FirstSeq+1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Get(t.Context(), ref); !errors.Is(err, ErrPayload) || !strings.Contains(err.Error(), "missing") {
+			t.Errorf("half an object: %v", err)
+		}
+		if _, err := p.Put(t.Context(), body); err != nil {
+			t.Errorf("stored again: %v", err)
+		}
+		if got, err := p.Get(t.Context(), ref); err != nil || len(got) != len(body) {
+			t.Errorf("read again: %d bytes, %v", len(got), err)
 		}
 	})
 }
