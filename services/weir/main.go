@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/weir-dev/weir/services/proc"
 	"github.com/weir-dev/weir/services/serve"
 )
@@ -22,10 +24,17 @@ func run() int {
 	if version != "" {
 		serve.SetVersion(version)
 	}
-	err := root().ExecuteContext(ctx)
+	began := false
+	c := root()
+	c.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	err := c.ExecuteContext(ctx)
 	switch {
 	case err == nil:
 		return 0
+	case !began:
+		// An unknown command or a wrong number of arguments.
+		fmt.Fprintf(os.Stderr, "weir: %v; see \"weir help\"\n", err)
+		return 2
 	case errors.Is(err, serve.ErrUsage):
 		fmt.Fprintln(os.Stderr, "weir:", err)
 		return 2
