@@ -71,7 +71,7 @@ func (e *Engine) Constrain(gbnf string) (gpuexec.Constraint, error) {
 	e.lib.logs.clear()
 	s := e.lib.api.samplerGrammar(e.model.vocab, gbnf, "root")
 	if s == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrGrammar, e.lib.logs.reason())
+		return nil, fmt.Errorf("%w: the library refuses it (%s); fewer or smaller repetitions such as {m,n} may help", ErrGrammar, e.lib.logs.reason())
 	}
 	c := &constraint{engine: e, sampler: s}
 	e.constraints[c] = true
