@@ -14,15 +14,39 @@ const ctxTokens = 1024
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := stack.Start(t, stack.Options{Args: []string{"--engine", "null", "--kv-mem", "64MiB", "--ctx", "1024"}})
-	ins := append(Shapes(ctxTokens), Params(false)...)
+	requests(t, s, append(Shapes(ctxTokens), Params(false)...))
+	t.Run("talk", func(t *testing.T) { talk(t, s) })
+	good(t, s)
+}
+
+// TestEngines sends what an engine itself could stumble over to the real ones.
+func TestEngines(t *testing.T) {
+	for _, engine := range [...]string{"go", "llama"} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			if engine == "llama" && stack.Libraries() == "" {
+				t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
+			}
+			s := stack.Start(t, stack.Options{Args: []string{"--engine", engine, "--model", models(t)["good"], "--kv-mem", "16MiB", "--ctx", "1024", "--slots", "2"}})
+			ins := Params(engine == "llama")
+			if !testing.Short() {
+				ins = append(ins, Shapes(ctxTokens)...)
+			}
+			requests(t, s, ins)
+			good(t, s)
+		})
+	}
+}
+
+// requests runs inputs and reports every outcome that is not as it must be.
+func requests(t *testing.T, s *stack.Stack, ins []Input) {
+	t.Helper()
 	errs := Run(t.Context(), s, ins, func(in *Input, o *Outcome) {
 		t.Logf("%-45s %-4s %3d %-24s %8s %.160s", in.Name, o.Way, o.Status, o.Code, o.Took.Round(time.Millisecond), o.Text)
 	})
 	for _, err := range errs {
 		t.Error(err)
 	}
-	t.Run("talk", func(t *testing.T) { talk(t, s) })
-	good(t, s)
 }
 
 // talk sends what only NATS can carry.

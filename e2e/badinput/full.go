@@ -128,10 +128,8 @@ func pressed(ctx context.Context, s *stack.Stack, body []byte) error {
 
 // readyFull stops the executors until no more rendered turns fit.
 func readyFull(ctx context.Context, s *stack.Stack, l *Ledger) (string, error) {
-	for _, id := range [...]string{"p0", "d0"} {
-		if _, err := s.Kill(id, syscall.SIGSTOP); err != nil {
-			return "", err
-		}
+	if err := signal(s, syscall.SIGSTOP, "p0", "d0"); err != nil {
+		return "", err
 	}
 	for range 60 {
 		if err := l.Publish(ctx, tokens(30_000, 4)); err != nil {
@@ -142,10 +140,8 @@ func readyFull(ctx context.Context, s *stack.Stack, l *Ledger) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, id := range [...]string{"p0", "d0"} {
-		if _, err := s.Kill(id, syscall.SIGCONT); err != nil {
-			return "", err
-		}
+	if err := signal(s, syscall.SIGCONT, "p0", "d0"); err != nil {
+		return "", err
 	}
 	began := time.Now()
 	err = l.Wait(ctx, nil)
@@ -302,8 +298,12 @@ func FullDisk(ctx context.Context, out *Full) error {
 	}}}, "control") // it ends once, to start NATS anew
 }
 
-// diskFull fills the disk while turns are published, and frees it.
+// diskFull fills the disk while turns are in work, kills the process that runs NATS
+// too, and frees the disk.
 func diskFull(ctx context.Context, s *stack.Stack, l *Ledger, hog string) (string, error) {
+	if err := signal(s, syscall.SIGSTOP, "p0", "d0"); err != nil {
+		return "", err
+	}
 	for range 20 {
 		if err := l.Publish(ctx, tokens(100, 8)); err != nil {
 			return "", err
@@ -312,35 +312,54 @@ func diskFull(ctx context.Context, s *stack.Stack, l *Ledger, hog string) (strin
 	if err := fill(hog); err != nil {
 		return "", err
 	}
-	refused := 0
-	for range 40 {
-		// A server with a full disk does not answer: what counts is that it does
-		// not acknowledge either.
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		err := l.Publish(short, tokens(1500, 8))
-		cancel()
-		if err != nil {
-			if refused++; refused >= 3 {
-				break
-			}
-		}
+	// From here on no result finds a place.
+	if err := signal(s, syscall.SIGCONT, "p0", "d0"); err != nil {
+		return "", err
 	}
-	before := l.Acked()
-	if refused == 0 {
-		return "", errors.New("a full disk refused no turn")
+	if err := refused(ctx, l); err != nil {
+		return "", err
 	}
 	if err := pressed(ctx, s, chat("")()); err != nil {
+		return "", err
+	}
+	if err := signal(s, syscall.SIGKILL, "control"); err != nil {
 		return "", err
 	}
 	if err := os.Remove(hog); err != nil {
 		return "", err
 	}
-	began := time.Now()
+	began, acked := time.Now(), l.Acked()
 	err := l.Wait(ctx, nil)
 	if err == nil {
 		err = goodTurn(ctx, s)
 	}
-	return fmt.Sprintf("%d turns acknowledged; %s after there was room a turn is answered", before, time.Since(began).Round(time.Millisecond)), err
+	return fmt.Sprintf("%d turns acknowledged; %s after there was room a turn is answered", acked, time.Since(began).Round(time.Millisecond)), err
+}
+
+func signal(s *stack.Stack, sig syscall.Signal, ids ...string) error {
+	for _, id := range ids {
+		if _, err := s.Kill(id, sig); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused publishes until turns are not acknowledged any more. A server with a full
+// disk does not answer; what counts is that it does not acknowledge either.
+func refused(ctx context.Context, l *Ledger) error {
+	n := 0
+	for range 40 {
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		if l.Publish(short, tokens(1500, 8)) != nil {
+			n++
+		}
+		cancel()
+		if n == 3 {
+			return nil
+		}
+	}
+	return errors.New("a full disk refused no turn")
 }
 
 // fill writes a file until its disk is full.

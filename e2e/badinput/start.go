@@ -20,7 +20,7 @@ import (
 // Start is a command that must fail, and how.
 type Start struct {
 	Name string
-	Args []string // after "weir"; the folder is added
+	Args []string // after "weir"; up, serve and doctor get the folder too
 	Env  []string
 	Dir  string // the folder; "" makes one
 	// Code is the exit code; Says are parts of what it must print.
@@ -47,9 +47,12 @@ func (c *Start) Try(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	args := append(c.Args[:1:1], "--dir", dir)
-	if c.Args[0] == "up" {
-		args = append(args, "--http", "127.0.0.1:0", "--nats", "127.0.0.1:0", "--kv-mem", "16MiB")
+	args := c.Args[:1:1]
+	switch c.Args[0] {
+	case "up":
+		args = append(args, "--dir", dir, "--http", "127.0.0.1:0", "--nats", "127.0.0.1:0", "--kv-mem", "16MiB")
+	case "serve", "doctor":
+		args = append(args, "--dir", dir)
 	}
 	cmd := exec.CommandContext(ctx, bin, append(args, c.Args[1:]...)...)
 	cmd.Env = append(append(os.Environ(), "WEIR_LLAMA_LIB="+stack.Libraries()), c.Env...)

@@ -120,6 +120,13 @@ func TestFlags(t *testing.T) {
 		{Name: "a file as folder", Args: null(), Dir: file, Code: 1, Says: []string{file}},
 		{Name: "a folder that cannot be", Args: null(), Dir: "/proc/weir", Code: 1, Says: []string{"/proc/weir"}},
 		{Name: "NATS that is not there", Args: null("--nats", "nats://127.0.0.1:1", "--ready-wait", "2s"), Code: 1, Says: []string{"127.0.0.1:1", "start it"}},
+		{Name: "turn without NATS", Args: []string{"turn", "hi", "--nats", "nats://127.0.0.1:1"}, Code: 1, Says: []string{"127.0.0.1:1", "weir up"}},
+		{Name: "turn without text", Args: []string{"turn"}, Code: 2, Says: []string{"TEXT"}},
+		{Name: "turn with an absurd number", Args: []string{"turn", "hi", "--temperature", "9"}, Code: 2, Says: []string{"temperature is 9"}},
+		{Name: "a role that is none", Args: []string{"roles", "set", "d0", "chef"}, Code: 2, Says: []string{"chef", "prefill"}},
+		{Name: "roles without an executor", Args: []string{"roles", "set"}, Code: 2, Says: []string{"arg"}},
+		{Name: "dead letters without NATS", Args: []string{"dead", "--nats", "nats://127.0.0.1:1"}, Code: 1, Says: []string{"127.0.0.1:1", "--nats"}},
+		{Name: "unknown command", Args: []string{"fly"}, Code: 2, Says: []string{"fly", "weir help"}},
 		{Name: "no target", Args: []string{"serve"}, Code: 2, Says: []string{"--target"}},
 		{Name: "unknown target", Args: []string{"serve", "--target", "kitchen"}, Code: 2, Says: []string{"kitchen", "router"}},
 	} {
