@@ -217,11 +217,11 @@ func (e *Executor) heartbeat(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 	e.hbSeq++
 	h := &schemas.Heartbeat{
 		Header: schemas.H(), Executor: e.cfg.Executor, Boot: e.cfg.Boot, Node: e.cfg.Node, Pool: e.cfg.Pool, Seq: e.hbSeq,
-		Role: e.role.report(), Epoch: e.role.epoch, Slots: e.cfg.Limits.Slots, Context: e.cfg.Limits.Context, Format: e.cfg.Format,
+		Role: e.role.report(), Classes: e.role.assignment.Classes, Epoch: e.role.epoch, Slots: e.cfg.Limits.Slots, Context: e.cfg.Limits.Context, Format: e.cfg.Format,
 		PrefillTPS: e.stats.prefillTPS, DecodeTPS: e.stats.decodeTPS, Held: make([]schemas.Held, 0, len(e.order)),
 	}
 	for _, j := range e.order {
-		h.Held = append(h.Held, schemas.Held{Job: j.id, Attempt: j.Attempt, Stage: j.Stage})
+		h.Held = append(h.Held, schemas.Held{Job: j.id, Attempt: j.Attempt, Stage: j.Stage, Alone: j.Alone})
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindHeartbeat, Subject: schemas.HBSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Heartbeat: h})
 }

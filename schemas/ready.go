@@ -79,8 +79,6 @@ type Ready struct {
 	Stop      []string `json:"stop,omitempty"`
 	IgnoreEOS bool     `json:"ignore_eos,omitempty"`
 	Force     Tokens   `json:"force,omitempty"` // force_output
-	// Special: text of control tokens is part of the answer (raw completions).
-	Special bool `json:"special,omitempty"`
 
 	AdmittedNS int64 `json:"admitted_ns"`
 	DeadlineNS int64 `json:"deadline_ns"`

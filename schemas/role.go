@@ -98,6 +98,9 @@ type Held struct {
 	Job     string `json:"j"`
 	Attempt int    `json:"a"`
 	Stage   Stage  `json:"s"`
+	// Alone: the turn was held by an executor that ended by itself. A router that
+	// starts must know, or the turn could end more executors than are allowed.
+	Alone bool `json:"x,omitempty"`
 }
 
 // KVFormat is the engine's part of a block key: executors with equal formats may
@@ -115,12 +118,14 @@ type Heartbeat struct {
 	Header
 	Executor string `json:"executor"`
 	// Boot identifies one life of the process: a restarted executor has another.
-	Boot  string `json:"boot"`
-	Node  string `json:"node"`
-	Pool  string `json:"pool"`
-	Seq   uint64 `json:"seq"` // counts this life's heartbeats
-	Role  Role   `json:"role"`
-	Epoch uint64 `json:"epoch"` // sequence of the assignment in force
+	Boot string `json:"boot"`
+	Node string `json:"node"`
+	Pool string `json:"pool"`
+	Seq  uint64 `json:"seq"` // counts this life's heartbeats
+	Role Role   `json:"role"`
+	// Classes that its assignment allows; empty means all.
+	Classes []SizeClass `json:"classes,omitempty"`
+	Epoch   uint64      `json:"epoch"` // sequence of the assignment in force
 	// Slots: sequences that the engine can hold; Context: tokens per sequence.
 	Slots   int    `json:"slots"`
 	Context int    `json:"context"`

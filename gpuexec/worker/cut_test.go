@@ -97,7 +97,7 @@ func textOf(t *testing.T, engine int, ready *schemas.Ready, tokens []int32) (out
 	_, v := engines[engine].make(t)
 	text := chat.NewText(ready.Stop)
 	for i, tok := range tokens {
-		out += text.Add(v.Piece(tok, ready.Special))
+		out += text.Add(v.Piece(tok, false))
 		if i == ready.MaxNew-1 {
 			out += text.Flush()
 		}

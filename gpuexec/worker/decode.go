@@ -197,7 +197,7 @@ func (w *Worker) append(s *seq, token int32) string {
 	}
 	var out string
 	if !eog {
-		out = s.text.Add(w.cfg.Vocab.Piece(token, s.ready.Special))
+		out = s.text.Add(w.cfg.Vocab.Piece(token, false))
 	}
 	if eog {
 		s.end = string(w.cfg.Vocab.Piece(token, true))

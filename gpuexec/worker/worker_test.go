@@ -212,9 +212,6 @@ func TestEnds(t *testing.T) {
 		{"end token ignored", func(r *schemas.Ready) { r.IgnoreEOS, r.MaxNew = true, 8 }, 14, answer{
 			tokens: append(slices.Clone(plain.tokens[:5]), endToken, endToken, endToken), text: plain.text[:5], finish: "length",
 		}},
-		{"end token as text", func(r *schemas.Ready) { r.IgnoreEOS, r.Special, r.MaxNew = true, true, 6 }, 14, answer{
-			tokens: append(slices.Clone(plain.tokens[:5]), endToken), text: plain.text[:5] + "<|im_end|>", finish: "length",
-		}},
 		{"stop string", func(r *schemas.Ready) { r.Stop = []string{plain.text[7:11]} }, 1 << 20, answer{
 			tokens: plain.tokens[:strings.Index(plain.text, plain.text[7:11])+4], text: plain.text[:strings.Index(plain.text, plain.text[7:11])], finish: "stop",
 		}},

@@ -74,7 +74,7 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 			return r.put(now, t, schemas.StageDecode, pre, nil, out), true
 		case pre != nil:
 			return r.put(now, t, schemas.StagePrefill, pre, r.freestDecode(t), out), true
-		case r.anyTakes(schemas.StagePrefill):
+		case r.anyPrefills(t):
 			return out, false // wait for room
 		}
 		t.local = true // nobody prefills: the decode side does what it must
@@ -146,7 +146,7 @@ func (r *Router) cheapestPrefill(t *turn) *executor {
 	var best *executor
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.open() || x.context <= t.ready.Prompt.N || !r.prefillRoom(x, t.need()) {
+		if !x.open() || x.context <= t.ready.Prompt.N || !x.allows(t) || !r.prefillRoom(x, t.need()) {
 			continue
 		}
 		if best == nil || r.seconds(x, t.need()) < r.seconds(best, t.need()) {
@@ -171,9 +171,15 @@ func (r *Router) freestDecode(t *turn) *executor {
 	return best
 }
 
-func (r *Router) anyTakes(s schemas.Stage) bool {
+// allows reports whether the assignment lets x prefill a turn of that size.
+func (x *executor) allows(t *turn) bool {
+	a := schemas.Assignment{Role: x.role, Classes: x.classes}
+	return a.Allows(schemas.StagePrefill, t.ready.Prompt.N-t.ready.Prompt.TailFrom)
+}
+
+func (r *Router) anyPrefills(t *turn) bool {
 	for _, id := range r.ids {
-		if x := r.execs[id]; x.alive && x.role.Takes(s) {
+		if x := r.execs[id]; x.alive && x.allows(t) {
 			return true
 		}
 	}

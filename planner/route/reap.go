@@ -46,7 +46,7 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 		}
 	}
 	x.closed = false
-	x.boot, x.role, x.epoch, x.slots, x.context, x.lastHB, x.alive = h.Boot, h.Role, h.Epoch, h.Slots, h.Context, now, true
+	x.boot, x.role, x.classes, x.epoch, x.slots, x.context, x.lastHB, x.alive = h.Boot, h.Role, h.Classes, h.Epoch, h.Slots, h.Context, now, true
 	if h.PrefillTPS > 0 {
 		x.tps = h.PrefillTPS
 	}
@@ -109,6 +109,13 @@ func (r *Router) adopt(now schemas.Time, t *turn, x *executor, j schemas.Held) {
 	t.state, t.stage, t.exec, t.attempt, t.placedAt = statePlaced, j.Stage, x, j.Attempt, now
 	// An executor that was silent for long may hold an attempt from before others.
 	t.used, t.handed = max(t.used, j.Attempt), false
+	if j.Alone && !t.alone {
+		// An earlier router saw it held by an executor that ended by itself.
+		t.alone, t.deaths = true, max(1, t.deaths)
+	}
+	if t.alone && x.alone == nil {
+		x.alone = t
+	}
 	if j.Stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t
 		x.tokens += t.need()

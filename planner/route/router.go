@@ -72,6 +72,7 @@ type executor struct {
 	boot    string
 	gone    string // the life that ended last: its heartbeats may still be under way
 	role    schemas.Role
+	classes []schemas.SizeClass // that its assignment allows; none means all
 	epoch   uint64
 	slots   int
 	context int

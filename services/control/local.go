@@ -123,21 +123,29 @@ func (l *local) remote(op *schemas.RenderOp, trace schemas.Trace) (*schemas.Rend
 
 // lookup finds what an earlier life of the service did with a turn.
 func (l *local) lookup(op *schemas.LookupOp) (*schemas.LookupDone, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(l.ctx, outageMax)
 	defer cancel()
 	d := &schemas.LookupDone{}
-	body, err := l.last(ctx, streams.Result, schemas.ResultSubject(op.Tenant, op.Session, op.Turn))
+	// READY first: a turn that ends in between is then found in RESULT.
+	ready, err := l.last(ctx, streams.Ready, schemas.ReadySubject(l.cfg.Cell, op.Tenant, op.Session, op.Turn))
 	if err != nil {
 		return nil, err
 	}
-	if body != nil {
-		d.Result = &schemas.Result{}
-		return d, schemas.Decode(body, d.Result)
+	result, err := l.last(ctx, streams.Result, schemas.ResultSubject(op.Tenant, op.Session, op.Turn))
+	if err != nil {
+		return nil, err
 	}
-	body, err = l.last(ctx, streams.Ready, schemas.ReadySubject(l.cfg.Cell, op.Tenant, op.Session, op.Turn))
-	d.Ready = body != nil
-	return d, err
+	if result != nil {
+		d.Result = &schemas.Result{}
+		return d, schemas.Decode(result, d.Result)
+	}
+	d.Ready = ready != nil
+	return d, nil
 }
+
+// outageMax bounds how long an operation waits for NATS to come back: longer than
+// any turn may take by default, because what was acknowledged is not given up.
+const outageMax = 15 * time.Minute
 
 func (l *local) last(ctx context.Context, stream, subject string) ([]byte, error) {
 	for {
@@ -159,11 +167,28 @@ func (l *local) last(ctx context.Context, stream, subject string) ([]byte, error
 	}
 }
 
+// payload repeats while NATS is away.
+func (l *local) payload(ctx context.Context, ref schemas.PayloadRef) ([]byte, error) {
+	for {
+		try, stop := context.WithTimeout(ctx, 30*time.Second)
+		body, err := l.payloads.Get(try, ref)
+		stop()
+		if err == nil || errors.Is(err, jsrun.ErrPayload) || errors.Is(err, schemas.ErrTooLarge) {
+			return body, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 // fetch reads a large turn from the payload bucket.
 func (l *local) fetch(op *schemas.FetchOp) (*schemas.FetchDone, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(l.ctx, outageMax)
 	defer cancel()
-	body, err := l.payloads.Get(ctx, op.Ref)
+	body, err := l.payload(ctx, op.Ref)
 	if errors.Is(err, jsrun.ErrPayload) || errors.Is(err, schemas.ErrTooLarge) {
 		return &schemas.FetchDone{Failure: &schemas.Failure{Code: schemas.CodeInvalid, Param: "body_ref", Message: err.Error()}}, nil
 	}

@@ -2,12 +2,12 @@ package executor
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/services/proc"
 	"github.com/weir-dev/weir/streams"
 	"github.com/weir-dev/weir/streams/jsrun"
 )
@@ -64,7 +65,10 @@ func Run(ctx context.Context, cfg Config) error {
 	eng = withFault(eng)
 	info, limits := eng.Info(), eng.Limits()
 	format := schemas.KVFormat{Engine: info.Engine, Version: info.Version, Numerics: info.Numerics, Layout: layoutVersion}
-	boot := newBoot()
+	boot := os.Getenv(proc.EnvBoot)
+	if !schemas.ValidID(boot) {
+		boot = proc.NewBoot()
+	}
 	mem, err := attach(ctx, cfg, format, limits, boot)
 	if err != nil {
 		return errors.Join(err, eng.Close())
@@ -122,12 +126,6 @@ func Run(ctx context.Context, cfg Config) error {
 	stop(nil)
 	<-ended
 	return errors.Join(err, mem.Close(), eng.Close())
-}
-
-func newBoot() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // crypto/rand never fails
-	return hex.EncodeToString(b[:])
 }
 
 // inputs of an executor. Jobs are not acknowledged: the router sees in the

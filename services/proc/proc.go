@@ -4,6 +4,8 @@ package proc
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"os"
 	"os/exec"
@@ -34,6 +36,17 @@ func Context() (context.Context, context.CancelFunc) {
 		cancel(ErrParent)
 	}()
 	return ctx2, func() { cancel(nil); stop() }
+}
+
+// EnvBoot names one life of a process. A supervisor sets it, so that it can say
+// later which life has ended.
+const EnvBoot = "WEIR_BOOT"
+
+// NewBoot draws a name for one life of a process.
+func NewBoot() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // crypto/rand never fails
+	return hex.EncodeToString(b[:])
 }
 
 // Outside reports whether a process was ended by a signal that does not come

@@ -46,6 +46,7 @@ type child struct {
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
+	boot string // of the life that runs, or ran last
 	pipe *os.File
 }
 
@@ -123,7 +124,8 @@ func (c *child) once(ctx context.Context, again bool) error {
 		return err
 	}
 	cmd := exec.Command(exe, c.args...)
-	cmd.Env = append(append(os.Environ(), c.env...), proc.EnvParent+"=3")
+	boot := proc.NewBoot()
+	cmd.Env = append(append(os.Environ(), c.env...), proc.EnvParent+"=3", proc.EnvBoot+"="+boot)
 	cmd.ExtraFiles = []*os.File{r}
 	cmd.Stdout, cmd.Stderr = c.log, c.log
 	// A Ctrl-C on the terminal goes to the supervisor alone, which stops its
@@ -136,7 +138,7 @@ func (c *child) once(ctx context.Context, again bool) error {
 		return err
 	}
 	c.mu.Lock()
-	c.cmd, c.pipe = cmd, w
+	c.cmd, c.pipe, c.boot = cmd, w, boot
 	c.mu.Unlock()
 	c.onStart(c, cmd.Process.Pid, again)
 	ended := make(chan error, 1)

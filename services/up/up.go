@@ -334,10 +334,20 @@ func (s *stack) ended(c *child, err error) {
 	if c.role == "control" || c.role == "tier" || s.nc == nil {
 		return
 	}
-	h := &schemas.Heartbeat{Header: schemas.H(), Executor: c.id, Dead: true, Outside: outside, Cause: proc.Cause(err)}
-	if body, err := schemas.Encode(h); err == nil {
-		// While NATS is away this waits in the client's buffer.
-		_ = s.nc.Publish(schemas.HBSubject(s.o.Cell, c.id), body)
+	c.mu.Lock()
+	boot := c.boot
+	c.mu.Unlock()
+	h := &schemas.Heartbeat{Header: schemas.H(), Executor: c.id, Boot: boot, Dead: true, Outside: outside, Cause: proc.Cause(err)}
+	body, err := schemas.Encode(h)
+	if err != nil {
+		return
+	}
+	// A core message may be lost with a NATS or a router that is just ending, so it
+	// is repeated; it names the life that ended, so a later one is not meant.
+	say := func() { _ = s.nc.Publish(schemas.HBSubject(s.o.Cell, c.id), body) }
+	say()
+	for _, d := range []time.Duration{300 * time.Millisecond, time.Second, 2500 * time.Millisecond} {
+		time.AfterFunc(d, say)
 	}
 }
 
