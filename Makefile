@@ -160,10 +160,10 @@ compose-local: build engine ## makes all images of the stack without pulling any
 	compose/images.sh local
 
 compose-test: build engine ## runs the stack from local images: turns, spans and a killed executor; skips without a container engine
-	WEIR_COMPOSE=short $(GO) test -count=1 -timeout $(COMPOSE_TIME) $(TESTFLAGS) -v -run '^TestStack$$' ./e2e/compose
+	WEIR_COMPOSE=short WEIR_BIN=$(CURDIR)/bin/weir $(GO) test -count=1 -timeout $(COMPOSE_TIME) $(TESTFLAGS) -v -run '^TestStack$$' ./e2e/compose
 
 compose-long: build engine ## all about the stack: collector, scaling, and every service killed once
-	WEIR_COMPOSE=long $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose
+	WEIR_COMPOSE=long WEIR_BIN=$(CURDIR)/bin/weir $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose
 
 .PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-cmp show-turn \
 	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down \
