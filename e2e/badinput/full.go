@@ -284,7 +284,7 @@ func FullDisk(ctx context.Context, out *Full) error {
 	if err := os.Mkdir(store, 0o750); err != nil {
 		return err
 	}
-	release, err := Tmpfs(store, 0, "size=96m")
+	release, err := Tmpfs(store, "96m", false)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoMount, err)
 	}

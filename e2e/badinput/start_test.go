@@ -217,14 +217,7 @@ func overlap(t *testing.T, url string) {
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	mount(t, dir, syscall.MS_RDONLY, "size=1m")
-	try(t, Start{Name: "read-only", Args: []string{"up", "--engine", "null"}, Dir: dir, Code: 1, Says: []string{dir, "read-only"}})
-}
-
-// mount puts a tmpfs on a folder for the time of a test.
-func mount(t *testing.T, dir string, flags uintptr, data string) {
-	t.Helper()
-	release, err := Tmpfs(dir, flags, data)
+	release, err := Tmpfs(dir, "1m", true)
 	if err != nil {
 		t.Skipf("mounting a tmpfs needs root and the right to mount: %v", err)
 	}
@@ -233,6 +226,7 @@ func mount(t *testing.T, dir string, flags uintptr, data string) {
 			t.Error(err)
 		}
 	})
+	try(t, Start{Name: "read-only", Args: []string{"up", "--engine", "null"}, Dir: dir, Code: 1, Says: []string{dir, "read-only"}})
 }
 
 // TestFallback: without libraries the engine "auto" is the Go engine.

@@ -5,6 +5,6 @@ package badinput
 import "errors"
 
 // Tmpfs says that this system has none.
-func Tmpfs(string, uintptr, string) (release func() error, err error) {
+func Tmpfs(string, string, bool) (release func() error, err error) {
 	return nil, errors.ErrUnsupported
 }
