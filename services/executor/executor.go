@@ -147,6 +147,9 @@ func attach(ctx context.Context, cfg Config, f schemas.KVFormat, l gpuexec.Limit
 	mem, err := hostmem.Attach(ctx, hostmem.Options{
 		Dir: cfg.Arena, Writer: cfg.ID + "-" + boot, Pool: cfg.Model.Name + "-" + hex.EncodeToString(sum[:8]), BlockBytes: int64(l.BlockBytes),
 	})
+	if errors.Is(err, hostmem.ErrBudget) {
+		return nil, fmt.Errorf("executor %s: the KV memory in %s is too small for this model; raise --kv-mem: %w", cfg.ID, cfg.Arena, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("executor %s: joining the KV memory in %s: %w", cfg.ID, cfg.Arena, err)
 	}

@@ -140,6 +140,15 @@ func (o *Options) Validate() error {
 	if o.StoreMB < 0 {
 		bad("--store-mib is %d, it must not be negative", o.StoreMB)
 	}
+	defaults := streams.Topology(streams.Options{})
+	for name := range o.StreamBytes {
+		if _, ok := streams.Find(defaults, name); !ok {
+			bad("--stream-bytes names %q, which is no stream of weir", name)
+		}
+	}
+	if err := streams.Check(o.Topology()); err != nil {
+		bad("--store-mib and --stream-bytes: %w", err)
+	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%w: %w", ErrUsage, errors.Join(errs...))
 	}
