@@ -65,6 +65,7 @@ func talk(t *testing.T, s *stack.Stack) {
 	errs := Run(ctx, s, refs, nil)
 	errs = append(errs, Subjects(ctx, b)...)
 	errs = append(errs, Events(ctx, b)...)
+	errs = append(errs, Service(ctx, b, s.Ready.Model)...)
 	errs = append(errs, Cancelled(ctx, b), Reused(ctx, s, b))
 	for _, err := range errs {
 		if err != nil {
