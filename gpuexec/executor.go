@@ -24,6 +24,12 @@ type Config struct {
 	// CkptTokens and CkptNS bound what a checkpoint may lack. 32 tokens, 500 ms.
 	CkptTokens int
 	CkptNS     int64
+	// CkptMinNS: a checkpoint holds all tokens, so one every 32 tokens would be
+	// quadratic on an engine that makes thousands per second. 50 ms.
+	CkptMinNS int64
+	// Inexact: the engine may sample other tokens when it computes the same again.
+	// A frame is then sent only after a checkpoint that holds its tokens is stored.
+	Inexact bool
 	// HeartbeatNS: the router takes an executor for dead after six of them. 500 ms.
 	HeartbeatNS int64
 	ReportNS    int64 // 2 s
@@ -49,6 +55,7 @@ func (c *Config) defaults() {
 	set(&c.FrameNS, 5_000_000)
 	set(&c.CkptTokens, 32)
 	set(&c.CkptNS, 500_000_000)
+	set(&c.CkptMinNS, 50_000_000)
 	set(&c.HeartbeatNS, 500_000_000)
 	set(&c.ReportNS, 2_000_000_000)
 	set(&c.SliceNS, 20_000_000)
@@ -97,8 +104,9 @@ type job struct {
 	prefill int64        // the part of it before the first token
 
 	head      schemas.Tokens
-	delivered schemas.Tokens
-	asked     bool // delivered tokens are known
+	delivered schemas.Tokens // by earlier attempts, not sent again
+	forced    schemas.Tokens // likewise, but sent again: see Config.Inexact
+	asked     bool           // delivered tokens are known
 	cached    int
 	computed  int
 	missing   int // whole prompt blocks still to be computed
@@ -110,6 +118,7 @@ type job struct {
 	end      string
 	frame    frame
 	sent     sent
+	held     []heldFrame // behind checkpoints that are not stored yet, see Inexact
 	ckptLen  int
 	ckptAt   schemas.Time
 	sealedAt int   // tokens in the sequence at the last seal
@@ -311,11 +320,14 @@ func (e *Executor) cancel(c *schemas.Cancel, out []schemas.Msg) []schemas.Msg {
 // published ends a job whose result is stored, or finds that it was stored before.
 func (e *Executor) published(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
 	s, err := schemas.ParseSubject(in.Subject)
-	if err != nil || s.Root != schemas.RootResult {
+	if err != nil {
 		return out
 	}
 	j := e.jobs[schemas.JobID(s.Get("tenant"), s.Get("session"), s.Get("turn"))]
-	if j == nil || j.phase != phasePublishing {
+	if j != nil && s.Root == schemas.RootCkpt {
+		return e.checkpointed(j, in, out)
+	}
+	if j == nil || s.Root != schemas.RootResult || j.phase != phasePublishing {
 		return out
 	}
 	switch {

@@ -85,17 +85,25 @@ func TestFrameAge(t *testing.T) {
 	}
 }
 
-// TestCheckpoints: 32 tokens or 500 ms, and never ahead of the frames.
+// TestCheckpoints: 32 tokens or 500 ms, but not more often than every 50 ms, and
+// never ahead of the frames.
 func TestCheckpoints(t *testing.T) {
 	for _, c := range []struct {
 		took schemas.Time
 		most int // tokens between two checkpoints
-	}{{ms, 35}, {200 * ms, 16}} {
+	}{{6 * ms, 40}, {200 * ms, 16}} {
 		h := newHost(t, nil)
 		h.assign(1, schemas.RoleDecode)
 		h.eng.took = int64(c.took)
 		h.job(job("u1", schemas.StageDecode, 1, 10, 200))
 		h.run()
+		fast := newHost(t, nil) // thousands of tokens per second
+		fast.assign(1, schemas.RoleDecode)
+		fast.job(job("u1", schemas.StageDecode, 1, 10, 2000))
+		fast.run()
+		if n, most := len(fast.take(schemas.KindCheckpoint)), int((fast.now-1000*1000*ms)/(50*ms))+1; n > most {
+			t.Errorf("%d checkpoints, at most %d", n, most)
+		}
 		framed, last, n := 0, 0, 0
 		for _, m := range h.sent {
 			switch m.Kind {
@@ -182,6 +190,43 @@ func TestBusBack(t *testing.T) {
 	if r := h.confirm(0, ""); len(r.Tokens) != 40 {
 		t.Errorf("result %+v", r)
 	}
+}
+
+// TestInexact: an engine that may sample other tokens stores a checkpoint before it
+// sends a frame, and the next attempt sends everything again along the checkpoint.
+func TestInexact(t *testing.T) {
+	h := newHost(t, func(c *gpuexec.Config) { c.Inexact = true })
+	h.assign(1, schemas.RoleDecode)
+	h.job(job("u1", schemas.StageDecode, 1, 10, 12))
+	for len(h.take(schemas.KindCheckpoint)) == 0 {
+		h.complete()
+	}
+	subject := schemas.OutSubject("t", "s", "u1")
+	if h.frames[subject] != nil {
+		t.Fatal("a frame was sent before its checkpoint is stored")
+	}
+	stored := func(err string) {
+		h.step(schemas.Msg{Kind: schemas.KindPublished, Subject: schemas.CkptSubject("t", "s", "u1"), Err: err})
+	}
+	stored(schemas.ErrTextFull)
+	if again := h.take(schemas.KindCheckpoint); len(again) != 1 || h.frames[subject] != nil {
+		t.Fatalf("%d checkpoints after one was refused", len(again))
+	}
+	stored("")
+	if s := h.frames[subject]; s == nil || s.tokens == 0 {
+		t.Fatal("no frame after its checkpoint is stored")
+	}
+	h.job(job("u1", schemas.StageDecode, 2, 10, 12))
+	for len(h.asks) == 0 {
+		h.complete()
+	}
+	h.onOpen = func(o *schemas.OpenOp) {
+		if !o.Again || len(o.Delivered) != 5 {
+			t.Errorf("opened with %d delivered tokens, again %v", len(o.Delivered), o.Again)
+		}
+	}
+	h.answer(0, 5, false)
+	h.complete()
 }
 
 // TestHead: a prompt whose head is gone from the tier is asked for, and when

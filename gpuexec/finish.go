@@ -60,9 +60,14 @@ func (e *Executor) answered(now schemas.Time, j *job, d *schemas.OpDone, out []s
 			out = e.done(j, schemas.OutcomeDecoded, "", "the result existed already", out)
 			return e.forget(j, out)
 		}
-		j.delivered, j.asked = a.Tokens, true
-		j.tokens = append(j.tokens, a.Tokens...)
-		j.ckptLen, j.ckptAt = len(j.tokens), now
+		j.asked, j.ckptAt = true, now
+		if e.cfg.Inexact {
+			j.forced = a.Tokens // some of them may be in a checkpoint only: sent again
+		} else {
+			j.delivered = a.Tokens
+			j.tokens = append(j.tokens, a.Tokens...)
+			j.ckptLen = len(j.tokens)
+		}
 	}
 	if t := d.Tokens; t != nil {
 		if t.Error != "" || t.From != 0 || len(t.Tokens) < j.Ready.Prompt.TailFrom {

@@ -54,7 +54,7 @@ func (e *Executor) resend(j *job, out []schemas.Msg) []schemas.Msg {
 	j.sent.again--
 	out = e.flush(j, out)
 	first := len(j.delivered)
-	if j.Stage != schemas.StageDecode || len(j.tokens) <= first || len(j.tokens) > maxResend {
+	if len(j.held) > 0 || j.Stage != schemas.StageDecode || len(j.tokens) <= first || len(j.tokens) > maxResend {
 		return out
 	}
 	f := &schemas.Frame{
@@ -77,12 +77,19 @@ func (e *Executor) flush(j *job, out []schemas.Msg) []schemas.Msg {
 		return out
 	}
 	r := j.Ready
-	out = append(out, schemas.Msg{
+	msg := schemas.Msg{
 		Kind: schemas.KindFrame, Subject: schemas.OutSubject(r.Tenant, r.Session, r.Turn), Core: true, Trace: j.trace,
 		Frame: &schemas.Frame{
 			Header: schemas.H(), Attempt: j.Attempt, First: f.first, Tokens: f.tokens, Text: string(f.text), TextAt: f.textAt, Logprobs: f.logprobs,
 		},
-	})
+	}
+	if e.cfg.Inexact {
+		j.ckptLen = len(j.tokens)
+		j.held = append(j.held, heldFrame{msg})
+		out = append(out, e.checkpointMsg(j))
+	} else {
+		out = append(out, msg)
+	}
 	if len(j.sent.text) == 0 {
 		j.sent.textAt = f.textAt
 	}
@@ -99,18 +106,45 @@ func (e *Executor) checkpoint(now schemas.Time, j *job, force bool, out []schema
 		j.ckptAt = now
 	}
 	n := len(j.tokens) - j.ckptLen
-	if n <= 0 || j.Stage != schemas.StageDecode || !force && n < e.cfg.CkptTokens && int64(now-j.ckptAt) < e.cfg.CkptNS {
+	since := int64(now - j.ckptAt)
+	due := n >= e.cfg.CkptTokens && since >= e.cfg.CkptMinNS || since >= e.cfg.CkptNS
+	if n <= 0 || j.Stage != schemas.StageDecode || !force && !due {
 		return out
 	}
-	j.ckptLen, j.ckptAt = len(j.tokens), now
-	r := j.Ready
+	j.ckptAt = now
 	out = e.flush(j, out)
-	return append(out, schemas.Msg{
-		Kind: schemas.KindCheckpoint, Subject: schemas.CkptSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
+	if e.cfg.Inexact {
+		return out // flushing made one
+	}
+	j.ckptLen = len(j.tokens)
+	return append(out, e.checkpointMsg(j))
+}
+
+func (e *Executor) checkpointMsg(j *job) schemas.Msg {
+	r := j.Ready
+	return schemas.Msg{
+		Kind: schemas.KindCheckpoint, Subject: schemas.CkptSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace, Confirm: e.cfg.Inexact,
 		Checkpoint: &schemas.Checkpoint{
 			Header: schemas.H(), Attempt: j.Attempt, Tokens: append(schemas.Tokens(nil), j.tokens...), Seed: r.Sampling.Seed,
 		},
-	})
+	}
+}
+
+// heldFrame waits for the checkpoint that holds its tokens.
+type heldFrame struct{ msg schemas.Msg }
+
+// checkpointed sends the frame whose checkpoint is stored. One that was refused is
+// tried again; its frame waits, and comes with the result at the latest.
+func (e *Executor) checkpointed(j *job, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	if len(j.held) == 0 {
+		return out
+	}
+	if in.Err != "" {
+		return append(out, e.checkpointMsg(j))
+	}
+	out = append(out, j.held[0].msg)
+	j.held = j.held[1:]
+	return out
 }
 
 // result publishes the answer. It is confirmed: the job stays in the heartbeats

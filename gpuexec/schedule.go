@@ -154,6 +154,9 @@ func (e *Executor) open(now schemas.Time, j *job, out []schemas.Msg) []schemas.M
 	}
 	j.phase = phaseOpening
 	op := &schemas.OpenOp{Seq: j.seq, Stage: j.Stage, Attempt: j.Attempt, Ready: j.Ready, Head: j.head, Delivered: j.delivered}
+	if len(j.forced) > 0 {
+		op.Delivered, op.Again = j.forced, true
+	}
 	return e.start(now, j, nil, &schemas.Op{Open: op}, out)
 }
 

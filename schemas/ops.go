@@ -52,6 +52,8 @@ type OpenOp struct {
 	Head Tokens
 	// Delivered tokens the attempt is forced along and which are not sent again.
 	Delivered Tokens
+	// Again: they are sent again. A checkpoint may hold tokens that no frame had.
+	Again bool
 }
 
 // OpenDone says what was found.

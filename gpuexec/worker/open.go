@@ -21,7 +21,10 @@ func (w *Worker) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	if r.Prompt.N+1 > w.limits.Context {
 		return nil, fmt.Errorf("%w: the prompt has %d tokens, a sequence holds %d", gpuexec.ErrUnsupported, r.Prompt.N, w.limits.Context)
 	}
-	s := &seq{ready: r, n: r.Prompt.N, known: r.Prompt.TailFrom, delivered: len(op.Delivered), text: chat.NewText(r.Stop)}
+	s := &seq{ready: r, n: r.Prompt.N, known: r.Prompt.TailFrom, text: chat.NewText(r.Stop)}
+	if !op.Again {
+		s.delivered = len(op.Delivered)
+	}
 	s.tokens = make([]int32, s.n, s.n+min(r.MaxNew, 4096)+1)
 	copy(s.tokens[r.Prompt.TailFrom:], r.Prompt.Tail)
 	if len(op.Head) > 0 {
@@ -156,8 +159,9 @@ func (w *Worker) extendKeys(s *seq, count int) {
 func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	want := s.promptBlocks()
 	keys := s.keys[:want]
-	// Log-probabilities need the logits of every token, so those are computed again.
-	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode && s.ready.Sampling.Logprobs == 0 {
+	// Log-probabilities need the logits of every token, and text that is sent again
+	// needs every token, so those are computed again.
+	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode && s.ready.Sampling.Logprobs == 0 && !op.Again {
 		keys = w.keysWithDelivered(s, op.Delivered)
 	}
 	refs := w.cfg.Tier.Lease(keys)

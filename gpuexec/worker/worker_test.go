@@ -375,6 +375,20 @@ func TestLogprobs(t *testing.T) {
 	}
 }
 
+// TestAgain: an attempt may be forced along delivered tokens and yet send all of
+// them, with the same text.
+func TestAgain(t *testing.T) {
+	ready := turn(10, 100)
+	whole := newRig(t, 0, newTier()).run(ready)
+	r := newRig(t, 0, newTier())
+	r.open(&schemas.OpenOp{Ready: ready, Delivered: whole.tokens[:80], Again: true})
+	var got answer
+	r.decode(0, &got, 4, 200)
+	if !slices.Equal(got.tokens, whole.tokens) || got.text != whole.text {
+		t.Errorf("%d tokens %q, want %d %q", len(got.tokens), got.text, len(whole.tokens), whole.text)
+	}
+}
+
 // TestBadOperations: each is an error that says what is wrong, and the worker goes
 // on.
 func TestBadOperations(t *testing.T) {

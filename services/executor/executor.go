@@ -86,6 +86,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	actor := gpuexec.NewExecutor(gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
+		Inexact: !info.Exact,
 	})
 	ask, err := newAsker(cfg.Conn, cfg.Cell)
 	if err != nil {
