@@ -23,7 +23,7 @@ func TestClasses(t *testing.T) {
 	}
 	beat := func(id string, role schemas.Role, classes ...schemas.SizeClass) {
 		step(schemas.Msg{Kind: schemas.KindHeartbeat, Heartbeat: &schemas.Heartbeat{
-			Header: schemas.H(), Executor: id, Boot: "b", Role: role, Classes: classes, Slots: 8, Context: 1 << 20,
+			Header: schemas.H(), Executor: id, Boot: "b", Pool: "m", Role: role, Classes: classes, Slots: 8, Context: 1 << 20,
 		}})
 	}
 	beat("small", schemas.RolePrefill, schemas.SizeS)
@@ -31,7 +31,7 @@ func TestClasses(t *testing.T) {
 	beat("dec", schemas.RoleDecode)
 	place := func(turn string, n int) *schemas.Job {
 		jobs := step(schemas.Msg{Kind: schemas.KindReady, Seq: uint64(n), Ready: &schemas.Ready{
-			Header: schemas.H(), Tenant: "t", Session: "s", Turn: turn, Branch: "main", Job: schemas.JobID("t", "s", turn), MaxNew: 1,
+			Header: schemas.H(), Tenant: "t", Session: "s", Turn: turn, Branch: "main", Job: schemas.JobID("t", "s", turn), Pool: "m", MaxNew: 1,
 			Prompt: schemas.Prompt{N: n, Tail: make(schemas.Tokens, n)}, AdmittedNS: int64(now) + 1,
 		}})
 		if len(jobs) != 1 {
@@ -62,11 +62,11 @@ func TestAloneSurvivesRouter(t *testing.T) {
 	var out []schemas.Msg
 	step := func(m schemas.Msg) { out = r.Step(now, &m, out[:0]) }
 	step(schemas.Msg{Kind: schemas.KindReady, Seq: 7, Ready: &schemas.Ready{
-		Header: schemas.H(), Tenant: "t", Session: "s", Turn: "u", Branch: "main", Job: job, MaxNew: 1,
+		Header: schemas.H(), Tenant: "t", Session: "s", Turn: "u", Branch: "main", Job: job, Pool: "m", MaxNew: 1,
 		Prompt: schemas.Prompt{N: 10, Tail: make(schemas.Tokens, 10)}, AdmittedNS: int64(now - second),
 	}})
 	step(schemas.Msg{Kind: schemas.KindHeartbeat, Heartbeat: &schemas.Heartbeat{
-		Header: schemas.H(), Executor: "d0", Boot: "b1", Role: schemas.RoleDecode, Slots: 8, Context: 1000,
+		Header: schemas.H(), Executor: "d0", Boot: "b1", Pool: "m", Role: schemas.RoleDecode, Slots: 8, Context: 1000,
 		Held: []schemas.Held{{Job: job, Attempt: 2, Stage: schemas.StageDecode, Alone: true}},
 	}})
 	step(schemas.Msg{Kind: schemas.KindHeartbeat, Heartbeat: &schemas.Heartbeat{Header: schemas.H(), Executor: "d0", Boot: "b1", Dead: true, Cause: "aborted"}})

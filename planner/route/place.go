@@ -1,6 +1,10 @@
 package route
 
-import "github.com/weir-dev/weir/schemas"
+import (
+	"slices"
+
+	"github.com/weir-dev/weir/schemas"
+)
 
 // place gives waiting turns to executors that have room, oldest first. A turn
 // that finds no room does not hold up the ones behind it that need another
@@ -13,13 +17,14 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		return out
 	}
 	kept := r.waiting[:0:0]
-	scanned, noEmpty := 0, false
+	scanned := 0
+	var noEmpty []string // pools without an empty executor
 	for i, t := range r.waiting {
 		if scanned >= r.cfg.ScanMax {
 			kept = append(kept, r.waiting[i:]...)
 			break
 		}
-		if t.alone && noEmpty {
+		if t.alone && slices.Contains(noEmpty, t.ready.Pool) {
 			// After a death thousands of turns may wait for an executor of their own;
 			// they must not keep the scan from the others.
 			kept = append(kept, t)
@@ -33,7 +38,9 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		var ok bool
 		if out, ok = r.placeOne(now, t, out); !ok {
 			kept = append(kept, t)
-			noEmpty = noEmpty || t.alone
+			if t.alone {
+				noEmpty = append(noEmpty, t.ready.Pool)
+			}
 		}
 	}
 	r.waiting = kept
@@ -119,6 +126,11 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 // open: it may get new work at all.
 func (x *executor) open() bool { return x.alive && !x.closed && x.alone == nil }
 
+// fits: it runs the turn's model, and its sequences are long enough.
+func (x *executor) fits(t *turn) bool {
+	return x.pool == t.ready.Pool && x.context > t.ready.Prompt.N
+}
+
 // prefillRoom: one job always, more while few tokens wait.
 func (r *Router) prefillRoom(x *executor, need int) bool {
 	if !x.role.Takes(schemas.StagePrefill) || x.reserved != nil || len(x.prefills) >= r.cfg.PrefillJobs {
@@ -146,7 +158,7 @@ func (r *Router) cheapestPrefill(t *turn) *executor {
 	var best *executor
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.open() || x.context <= t.ready.Prompt.N || !x.allows(t) || !r.prefillRoom(x, t.need()) {
+		if !x.open() || !x.fits(t) || !x.allows(t) || !r.prefillRoom(x, t.need()) {
 			continue
 		}
 		if best == nil || r.seconds(x, t.need()) < r.seconds(best, t.need()) {
@@ -161,7 +173,7 @@ func (r *Router) freestDecode(t *turn) *executor {
 	var best *executor
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.open() || x.context <= t.ready.Prompt.N || !r.decodeRoom(x) {
+		if !x.open() || !x.fits(t) || !r.decodeRoom(x) {
 			continue
 		}
 		if best == nil || len(x.decodes)*best.slots < len(best.decodes)*x.slots {
@@ -179,7 +191,7 @@ func (x *executor) allows(t *turn) bool {
 
 func (r *Router) anyPrefills(t *turn) bool {
 	for _, id := range r.ids {
-		if x := r.execs[id]; x.alive && x.allows(t) {
+		if x := r.execs[id]; x.alive && x.fits(t) && x.allows(t) {
 			return true
 		}
 	}
@@ -194,7 +206,7 @@ func (r *Router) emptyFor(t *turn) *executor {
 	reserved := false
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.open() || !x.role.Takes(schemas.StageDecode) || x.context <= t.ready.Prompt.N {
+		if !x.open() || !x.role.Takes(schemas.StageDecode) || !x.fits(t) {
 			continue
 		}
 		if x.empty() {

@@ -46,7 +46,8 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 		}
 	}
 	x.closed = false
-	x.boot, x.role, x.classes, x.epoch, x.slots, x.context, x.lastHB, x.alive = h.Boot, h.Role, h.Classes, h.Epoch, h.Slots, h.Context, now, true
+	x.boot, x.pool, x.role, x.classes, x.epoch, x.slots, x.context = h.Boot, h.Pool, h.Role, h.Classes, h.Epoch, h.Slots, h.Context
+	x.lastHB, x.alive = now, true
 	if h.PrefillTPS > 0 {
 		x.tps = h.PrefillTPS
 	}

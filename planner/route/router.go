@@ -71,6 +71,7 @@ type executor struct {
 	id      string
 	boot    string
 	gone    string // the life that ended last: its heartbeats may still be under way
+	pool    string // its model; turns of others do not go there
 	role    schemas.Role
 	classes []schemas.SizeClass // that its assignment allows; none means all
 	epoch   uint64

@@ -16,9 +16,9 @@ import (
 // TestScenarios plays the stories in testdata/stories. Each line of a script is one
 // message to the router; the expected output is what the router sends.
 //
-//	exec ID role=R slots=N [ctx=N] [boot=B] [held=turn/attempt/stage,…]   a heartbeat
+//	exec ID role=R slots=N [ctx=N] [pool=P] [boot=B] [held=turn/attempt/stage,…]   a heartbeat
 //	dead ID [outside] [boot=B]                     the supervisor saw it end
-//	ready TURN n=N [from=N] [deadline=D]           a turn; D counts from now
+//	ready TURN n=N [from=N] [pool=P] [deadline=D]           a turn; D counts from now
 //	done TURN ID outcome [attempt=N] [stage=S] [to=ID] [code=C] [reason=…]
 //	result TURN · published TURN [err=…] · cancel TURN · bus away|back · wait D · state
 func TestScenarios(t *testing.T) {
@@ -179,6 +179,9 @@ func (s *script) line(cmd string, words []string) {
 		s.seq++
 		r := turnReady(name, s.num(kv["n"], 10), s.num(kv["from"], 0))
 		r.AdmittedNS = int64(s.now) - int64(s.num(kv["age"], 0))*int64(second)
+		if kv["pool"] != "" {
+			r.Pool = kv["pool"]
+		}
 		if kv["deadline"] != "" {
 			r.DeadlineNS = int64(s.now) + int64(s.duration(kv["deadline"]))
 		}
@@ -234,6 +237,9 @@ func (s *script) exec(id string, kv map[string]string) {
 	}
 	if kv["boot"] != "" {
 		h.Boot = kv["boot"]
+	}
+	if kv["pool"] != "" {
+		h.Pool = kv["pool"]
 	}
 	for _, w := range strings.Split(kv["held"], ",") {
 		if p := strings.Split(w, "/"); len(p) == 3 {

@@ -264,7 +264,7 @@ func (w *world) heartbeat(x *modelExec) {
 		return
 	}
 	h := &schemas.Heartbeat{
-		Header: schemas.H(), Executor: x.id, Boot: fmt.Sprint(x.boot), Role: x.role, Slots: x.slots, Context: 1 << 20,
+		Header: schemas.H(), Executor: x.id, Pool: "m", Boot: fmt.Sprint(x.boot), Role: x.role, Slots: x.slots, Context: 1 << 20,
 	}
 	for _, j := range x.jobs {
 		h.Held = append(h.Held, schemas.Held{Job: j.Ready.Job, Attempt: j.Attempt, Stage: j.Stage})
