@@ -19,9 +19,6 @@ func Params(llama bool) []Input {
 // numbers are numbers and lists out of their range.
 func numbers() []Input {
 	var ins []Input
-	add := func(field, value, says string, dead bool) {
-		ins = append(ins, Input{Name: field + " " + value, Body: chat(`,"` + field + `":` + value), Code: invalid, Status: 400, Says: says, Dead: dead})
-	}
 	for _, c := range [...][2]string{
 		{"temperature", "NaN"},
 		{"temperature", "1e308"},
@@ -57,7 +54,7 @@ func numbers() []Input {
 		if c[1] == "NaN" {
 			says = "invalid character"
 		}
-		add(c[0], c[1], says, true)
+		ins = append(ins, Input{Name: c[0] + " " + c[1], Body: chat(`,"` + c[0] + `":` + c[1]), Code: invalid, Status: 400, Says: says, Dead: true})
 	}
 	for _, v := range [...]string{"0", "-5", "1e18", "1000000000000000000", "99999999999999999999999"} {
 		ins = append(ins, Input{
@@ -66,6 +63,12 @@ func numbers() []Input {
 		})
 	}
 	ins = append(ins, Input{Name: "best_of 3", Body: bare(`"prompt":"a","max_tokens":2,"best_of":3`), Path: "/v1/completions", Code: invalid, Status: 400, Says: "best_of"})
+	return append(ins, meaningless()...)
+}
+
+// meaningless are values of the right type that mean nothing to the model or to weir.
+func meaningless() []Input {
+	var ins []Input
 	many := &strings.Builder{}
 	for i := range 2000 {
 		fmt.Fprintf(many, `,"%d":1`, i)
@@ -91,7 +94,7 @@ func numbers() []Input {
 		{"chat_template_kwargs", `[1]`, "chat_template_kwargs"},
 		{"chat_template_kwargs", `"x"`, "chat_template_kwargs"},
 	} {
-		add(c[0], c[1], c[2], false)
+		ins = append(ins, Input{Name: c[0] + " " + c[1], Body: chat(`,"` + c[0] + `":` + c[1]), Code: invalid, Status: 400, Says: c[2]})
 	}
 	for _, c := range [...][2]string{{"seed", "-1"}, {"seed", "-9223372036854775808"}, {"seed", "9223372036854775807"}, {"top_p", "0"}, {"top_k", "1048576"}, {"stop", "null"}, {"temperature", "null"}} {
 		ins = append(ins, Input{Name: c[0] + " " + c[1], Body: chat(`,"` + c[0] + `":` + c[1]), Code: Answered, Status: 200})
