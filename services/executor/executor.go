@@ -73,17 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, eng.Close())
 	}
-	started := time.Now() // origin of the monotonic clock
-	e := &engine{
-		started: started, ops: make(chan job, 64), stuckAfter: cfg.StuckAfter, hook: cfg.Hooks.Op,
-		worker: worker.New(worker.Config{
-			Engine: eng, Vocab: cfg.Model.Vocab, Tier: &tier{mem: mem}, Keys: keys{}, Format: format,
-			Now: func() int64 { return time.Since(started).Nanoseconds() },
-		}),
-	}
-	if e.stuckAfter <= 0 {
-		e.stuckAfter = 2 * time.Minute
-	}
+	e := newEngine(cfg, eng, mem, format)
 	actor := gpuexec.NewExecutor(gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
 		Inexact: !info.Exact,
@@ -95,18 +85,7 @@ func Run(ctx context.Context, cfg Config) error {
 	runner, err := jsrun.New(jsrun.Config{
 		Conn: cfg.Conn, Topology: cfg.Topology, Actor: actor, Name: cfg.ID, Logger: cfg.Logger, Inputs: inputs(cfg.Cell, cfg.ID),
 		OnIn: cfg.Hooks.In, OnOut: cfg.Hooks.Out,
-		Local: func(op *schemas.Op, done func(schemas.OpDone)) {
-			if op.Tokens != nil || op.Delivered != nil {
-				go func() {
-					start := time.Now()
-					d := ask.do(ctx, op)
-					e.observe(op, start, &d)
-					done(d)
-				}()
-				return
-			}
-			e.ops <- job{op, done}
-		},
+		Local: func(op *schemas.Op, done func(schemas.OpDone)) { e.local(ctx, ask, op, done) },
 	})
 	if err != nil {
 		return errors.Join(err, mem.Close(), eng.Close())
@@ -176,6 +155,37 @@ func (e *engine) observe(op *schemas.Op, start time.Time, done *schemas.OpDone) 
 type job struct {
 	op   *schemas.Op
 	done func(schemas.OpDone)
+}
+
+func newEngine(cfg Config, eng gpuexec.StepEngine, mem *hostmem.Client, format schemas.KVFormat) *engine {
+	started := time.Now() // origin of the monotonic clock
+	e := &engine{
+		started: started, ops: make(chan job, 64), stuckAfter: cfg.StuckAfter, hook: cfg.Hooks.Op,
+		worker: worker.New(worker.Config{
+			Engine: eng, Vocab: cfg.Model.Vocab, Tier: &tier{mem: mem}, Keys: keys{}, Format: format,
+			Now: func() int64 { return time.Since(started).Nanoseconds() },
+		}),
+	}
+	if e.stuckAfter <= 0 {
+		e.stuckAfter = 2 * time.Minute
+	}
+	return e
+}
+
+// local does an operation of the actor. Questions to the bus wait in goroutines of
+// their own. The engine's operations queue up: one is under way at a time, and
+// what follows it are drops, so the queue never fills.
+func (e *engine) local(ctx context.Context, ask *asker, op *schemas.Op, done func(schemas.OpDone)) {
+	if op.Tokens == nil && op.Delivered == nil {
+		e.ops <- job{op, done}
+		return
+	}
+	go func() {
+		start := time.Now()
+		d := ask.do(ctx, op)
+		e.observe(op, start, &d)
+		done(d)
+	}()
 }
 
 func (e *engine) run(ctx context.Context) {
