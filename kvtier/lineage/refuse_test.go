@@ -49,6 +49,8 @@ func TestRefusedBeforeRendering(t *testing.T) {
 		{`{"messages":[` + user + `],"tools":[7]}`, schemas.CodeInvalid, "tools", "tools[0]"},
 		{`{"messages":[` + user + `],"tools":[{"type":"function","function":{}}]}`, schemas.CodeInvalid, "tools", "name"},
 		{`{"messages":[` + user + `],"tool_choice":"sometimes"}`, schemas.CodeInvalid, "tool_choice", "sometimes"},
+		{`{"messages":[` + user + `],"tool_choice":"required"}`, schemas.CodeInvalid, "tool_choice", "required"},
+		{`{"messages":[` + user + `],"tool_choice":{"type":"function"}}`, schemas.CodeInvalid, "tool_choice", "required"},
 		{`{"messages":[` + user + `],"tool_choice":17}`, schemas.CodeInvalid, "tool_choice", "object"},
 		{`{"weir":{"input_tokens":[1,2],"deadline_ns":999}}`, schemas.CodeDeadline, "weir.deadline_ns", "passed"},
 		{`{"weir":{"input_tokens":[1,-2]}}`, schemas.CodeInvalid, "weir.input_tokens", "-2"},
@@ -61,7 +63,7 @@ func TestRefusedBeforeRendering(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		`{"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function"}}`,
+		`{"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none"}`,
 		`{"messages":[` + user + `],"tool_choice":"auto","logit_bias":{"49":-100}}`,
 		`{"weir":{"input_tokens":[1,2],"deadline_ns":1001}}`,
 	} {

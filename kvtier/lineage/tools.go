@@ -31,10 +31,12 @@ func checkTools(m *schemas.Turn) *schemas.Failure {
 	var word string
 	if json.Unmarshal(m.ToolChoice, &word) == nil {
 		switch word {
-		case "none", "auto", "required":
+		case "none", "auto":
 			return nil
+		case "required":
+			return invalid("tool_choice", "a call cannot be required: answers are not parsed into tool calls yet; use auto")
 		}
-		return invalid("tool_choice", "tool_choice is %.40q, allowed are none, auto, required and an object", word)
+		return invalid("tool_choice", "tool_choice is %.40q, allowed are none and auto", word)
 	}
 	var choice struct {
 		Type string `json:"type"`
@@ -42,5 +44,5 @@ func checkTools(m *schemas.Turn) *schemas.Failure {
 	if json.Unmarshal(m.ToolChoice, &choice) != nil || choice.Type == "" {
 		return invalid("tool_choice", "tool_choice must be a string, or an object with a type")
 	}
-	return nil
+	return invalid("tool_choice", "a certain call cannot be required: answers are not parsed into tool calls yet; use auto")
 }
