@@ -60,7 +60,7 @@ func Overhead(ctx context.Context, dir, engine string, rounds int) ([]Figure, er
 	var out []Figure
 	for _, conc := range []int{1, 8} {
 		var through, direct []sample
-		for n := range rounds {
+		for n := range max(10, rounds/(3*conc-2)) { // fewer where each round has more turns
 			base := conc*100_000 + n*conc
 			a, err := throughWeir(ctx, c, base, conc)
 			if err != nil {

@@ -17,10 +17,10 @@ type consumer struct {
 	pending map[uint64]*inHand
 	// waits lists pending deliveries by deadline; AckWait is one for all, so
 	// appending keeps it in order. Those acknowledged are skipped.
-	waits   []wait
-	armed   bool
-	svc     *service
-	input   *input
+	waits []wait
+	armed bool
+	svc   *service
+	input *input
 }
 
 type inHand struct {
