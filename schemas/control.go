@@ -54,21 +54,37 @@ type Lease struct {
 // Check reports the first bad field.
 func (l *Lease) Check() error { return CheckID("holder", l.Holder) }
 
-// Snap is one part of an actor's snapshot, on snap.<actor>.<shard>. State is the
-// compressed snapshot, or Ref names it in the payload bucket.
+// Snap is an actor's snapshot, on snap.<actor>.<shard>. State is the compressed
+// state, or Parts says where its pieces are. A piece is a Snap too, with State.
 type Snap struct {
 	Header
 	// Seqs is the last input sequence that the state contains, by stream.
 	Seqs  map[string]uint64 `json:"seqs"`
 	AtNS  int64             `json:"at_ns"`
 	State []byte            `json:"state,omitempty"`
-	Ref   *PayloadRef       `json:"ref,omitempty"`
+	Parts *SnapParts        `json:"parts,omitempty"`
 }
+
+// SnapParts names the pieces of a compressed state that is too large for one
+// message: they are on snap.<actor>.<shard>-<set>-<0 to n-1>. Two sets take turns,
+// so the last whole snapshot stays until the next one is complete.
+type SnapParts struct {
+	Set    string `json:"set"` // a or b
+	N      int    `json:"n"`
+	Bytes  int64  `json:"bytes"`  // of all pieces together
+	Digest string `json:"digest"` // SHA-256 of all pieces together
+}
+
+// MaxSnapParts bounds the pieces of one snapshot.
+const MaxSnapParts = 4096
 
 // Check reports the first bad field.
 func (s *Snap) Check() error {
-	if (s.Ref == nil) == (len(s.State) == 0) {
-		return bad("a snapshot has either state or ref")
+	switch p := s.Parts; {
+	case (p == nil) == (len(s.State) == 0):
+		return bad("a snapshot has either state or parts")
+	case p != nil && (p.Set != "a" && p.Set != "b" || p.N < 1 || p.N > MaxSnapParts || p.Bytes < int64(p.N)):
+		return bad("parts are set %q, %d of %d bytes; allowed are sets a and b, 1 to %d parts with a byte each", p.Set, p.N, p.Bytes, MaxSnapParts)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func purgeOnce(ctx context.Context, js jetstream.JetStream, snaps *jsrun.Snapsho
 	if float64(info.State.Bytes) < purgeAbove*float64(info.Config.MaxBytes) {
 		return 0, nil
 	}
-	_, seqs, err := snaps.Load(ctx, lineageActor, lineageShard)
+	seqs, err := snaps.Seqs(ctx, lineageActor, lineageShard)
 	if err != nil || seqs[streams.Agent] < info.State.FirstSeq {
 		return 0, err
 	}

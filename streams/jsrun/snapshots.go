@@ -2,9 +2,13 @@ package jsrun
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,20 +20,22 @@ import (
 // MaxState bounds a snapshot, uncompressed, in bytes.
 const MaxState = 256 << 20
 
+// partBytes is the size of a piece; as JSON it is a third larger.
+const partBytes = 512 << 10
+
 // Snapshots keeps actor states on snap.<actor>.<shard>. Small states travel in
-// the message; larger ones go to the payload bucket.
+// the message, larger ones in pieces beside it. They do not go to the payload
+// bucket: what is there ages out, and a snapshot every few seconds would fill it.
 type Snapshots struct {
-	js       jetstream.JetStream
-	payloads *Payloads
+	js jetstream.JetStream
 }
 
-// NewSnapshots opens the stream and the bucket, which Provision makes.
+// NewSnapshots opens the stream, which Provision makes.
 func NewSnapshots(ctx context.Context, js jetstream.JetStream) (*Snapshots, error) {
-	p, err := NewPayloads(ctx, js, MaxState)
-	if err != nil {
-		return nil, err
+	if _, err := js.Stream(ctx, streams.Snap); err != nil {
+		return nil, fmt.Errorf("jsrun: stream %s: %w", streams.Snap, err)
 	}
-	return &Snapshots{js: js, payloads: p}, nil
+	return &Snapshots{js: js}, nil
 }
 
 // Save writes a state with the last input sequences that it contains, by stream.
@@ -44,13 +50,36 @@ func (s *Snapshots) Save(ctx context.Context, actor, shard string, now schemas.T
 	}
 	if len(packed) <= schemas.PayloadThreshold {
 		snap.State = packed
-	} else {
-		ref, err := s.payloads.Put(ctx, state)
-		if err != nil {
-			return err
-		}
-		snap.Ref = &ref
+	} else if snap.Parts, err = s.savePieces(ctx, actor, shard, now, packed); err != nil {
+		return err
 	}
+	return s.put(ctx, actor, shard, snap)
+}
+
+// savePieces writes the pieces over those of the last snapshot but one.
+func (s *Snapshots) savePieces(ctx context.Context, actor, shard string, now schemas.Time, packed []byte) (*schemas.SnapParts, error) {
+	sum := sha256.Sum256(packed)
+	p := &schemas.SnapParts{Set: "a", Bytes: int64(len(packed)), Digest: hex.EncodeToString(sum[:])}
+	// A last snapshot that cannot be read keeps nothing that is worth its place.
+	if last, err := s.get(ctx, actor, shard); err == nil && last != nil && last.Parts != nil && last.Parts.Set == "a" {
+		p.Set = "b"
+	} else if err != nil && !errors.Is(err, schemas.ErrMessage) {
+		return nil, err
+	}
+	for piece := range slices.Chunk(packed, partBytes) {
+		part := &schemas.Snap{Header: schemas.H(), Seqs: map[string]uint64{}, AtNS: int64(now), State: piece}
+		if err := s.put(ctx, actor, partShard(shard, p.Set, p.N), part); err != nil {
+			return nil, err
+		}
+		p.N++
+	}
+	return p, nil
+}
+
+// partShard takes the place of the shard in a piece's subject.
+func partShard(shard, set string, i int) string { return shard + "-" + set + "-" + strconv.Itoa(i) }
+
+func (s *Snapshots) put(ctx context.Context, actor, shard string, snap *schemas.Snap) error {
 	body, err := schemas.Encode(snap)
 	if err != nil {
 		return err
@@ -61,33 +90,71 @@ func (s *Snapshots) Save(ctx context.Context, actor, shard string, now schemas.T
 	return nil
 }
 
-// Load returns the last state and its sequences; state is nil when there is none.
-func (s *Snapshots) Load(ctx context.Context, actor, shard string) (state []byte, seqs map[string]uint64, err error) {
+// get returns the message of a snapshot or piece, nil when there is none.
+func (s *Snapshots) get(ctx context.Context, actor, shard string) (*schemas.Snap, error) {
 	st, err := s.js.Stream(ctx, streams.Snap)
 	if err != nil {
-		return nil, nil, fmt.Errorf("jsrun: stream %s: %w", streams.Snap, err)
+		return nil, fmt.Errorf("jsrun: stream %s: %w", streams.Snap, err)
 	}
 	m, err := st.GetLastMsgForSubject(ctx, schemas.SnapSubject(actor, shard))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("jsrun: reading snapshot %s/%s: %w", actor, shard, err)
+		return nil, fmt.Errorf("jsrun: reading snapshot %s/%s: %w", actor, shard, err)
 	}
-	var snap schemas.Snap
-	if err := schemas.Decode(m.Data, &snap); err != nil {
-		return nil, nil, fmt.Errorf("jsrun: snapshot %s/%s: %w", actor, shard, err)
+	snap := new(schemas.Snap)
+	if err := schemas.Decode(m.Data, snap); err != nil {
+		return nil, fmt.Errorf("jsrun: snapshot %s/%s: %w", actor, shard, err)
 	}
-	if snap.Ref != nil {
-		state, err = s.payloads.Get(ctx, *snap.Ref)
-	} else {
-		state, err = decompress(snap.State, MaxState)
+	return snap, nil
+}
+
+// Load returns the last state and its sequences; state is nil when there is none.
+func (s *Snapshots) Load(ctx context.Context, actor, shard string) (state []byte, seqs map[string]uint64, err error) {
+	snap, err := s.get(ctx, actor, shard)
+	if snap == nil || err != nil {
+		return nil, nil, err
 	}
-	if err != nil {
+	packed := snap.State
+	if snap.Parts != nil {
+		if packed, err = s.pieces(ctx, actor, shard, snap.Parts); err != nil {
+			return nil, nil, err
+		}
+	}
+	if state, err = decompress(packed, MaxState); err != nil {
 		return nil, nil, fmt.Errorf("jsrun: snapshot %s/%s: %w", actor, shard, err)
 	}
 	if state == nil {
 		state = []byte{}
 	}
 	return state, snap.Seqs, nil
+}
+
+// Seqs returns the sequences of the last snapshot without reading its state.
+func (s *Snapshots) Seqs(ctx context.Context, actor, shard string) (map[string]uint64, error) {
+	snap, err := s.get(ctx, actor, shard)
+	if snap == nil || err != nil {
+		return nil, err
+	}
+	return snap.Seqs, nil
+}
+
+// pieces puts a state together and checks it.
+func (s *Snapshots) pieces(ctx context.Context, actor, shard string, p *schemas.SnapParts) ([]byte, error) {
+	var packed []byte
+	for i := range p.N {
+		part, err := s.get(ctx, actor, partShard(shard, p.Set, i))
+		if err != nil {
+			return nil, err
+		}
+		if part == nil {
+			return nil, fmt.Errorf("%w: snapshot %s/%s lacks piece %d of %d", schemas.ErrMessage, actor, shard, i, p.N)
+		}
+		packed = append(packed, part.State...)
+	}
+	if sum := sha256.Sum256(packed); int64(len(packed)) != p.Bytes || hex.EncodeToString(sum[:]) != p.Digest {
+		return nil, fmt.Errorf("%w: the pieces of snapshot %s/%s are not those that were written", schemas.ErrMessage, actor, shard)
+	}
+	return packed, nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/streams"
@@ -193,6 +195,80 @@ func TestSnapshots(t *testing.T) {
 			t.Errorf("a broken snapshot: %v", err)
 		}
 	})
+}
+
+// TestLargeSnapshots: a large state must outlive any time without a write, must not
+// fill the bucket that callers' bodies need, and one that is cut short must leave
+// the last whole one.
+func TestLargeSnapshots(t *testing.T) {
+	bubble(t, func(t *testing.T, b *bus) {
+		s, err := NewSnapshots(t.Context(), b.js)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, seqs := noise(3<<20), map[string]uint64{streams.Agent: 7}
+		for i := range 5 {
+			state[0] = byte(i)
+			if err := s.Save(t.Context(), "lineage", "0", 1, seqs, state); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * 24 * time.Hour)
+		check := func(s *Snapshots, when string) {
+			t.Helper()
+			got, back, err := s.Load(t.Context(), "lineage", "0")
+			if err != nil || !bytes.Equal(got, state) || !cmp.Equal(back, seqs) {
+				t.Errorf("%s: %d bytes came back as %d, %v, %v", when, len(state), len(got), back, err)
+			}
+		}
+		check(s, "after three days")
+		for name, most := range map[string]uint64{streams.PayloadStream: 0, streams.Snap: 3 * uint64(len(state))} {
+			st, err := b.js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := st.CachedInfo().State.Bytes; n > most {
+				t.Errorf("%s holds %d bytes after five snapshots of %d", name, n, len(state))
+			}
+		}
+		again, err := NewSnapshots(t.Context(), b.js) // the next life of the service
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := again.Seqs(t.Context(), "lineage", "0"); err != nil || !cmp.Equal(back, seqs) {
+			t.Errorf("sequences %v, %v", back, err)
+		}
+		if back, err := again.Seqs(t.Context(), "lineage", "1"); err != nil || back != nil {
+			t.Errorf("sequences of nothing: %v, %v", back, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cut := &cutting{JetStream: again.js, left: 3, cut: cancel}
+		again.js = cut
+		if err := again.Save(ctx, "lineage", "0", 2, map[string]uint64{streams.Agent: 8}, noise(3<<20+1)); err == nil {
+			t.Error("a save that was cut short says that it succeeded")
+		}
+		check(s, "after a save that was cut short")
+		if _, err := b.js.Publish(t.Context(), schemas.SnapSubject("lineage", partShard("0", "a", 1)), []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Load(t.Context(), "lineage", "0"); err == nil {
+			t.Error("a state with a broken part was taken")
+		}
+	})
+}
+
+// cutting ends the context of its user after some publishes.
+type cutting struct {
+	jetstream.JetStream
+	left int
+	cut  context.CancelFunc
+}
+
+func (c *cutting) PublishMsg(ctx context.Context, m *nats.Msg, o ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	if c.left--; c.left < 0 {
+		c.cut()
+	}
+	return c.JetStream.PublishMsg(ctx, m, o...)
 }
 
 func TestLease(t *testing.T) {
