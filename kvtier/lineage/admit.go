@@ -418,8 +418,9 @@ func Root(k schemas.KeySpec, f schemas.KVFormat) (kvtier.Key, error) {
 }
 
 // drawSeed makes a seed for a turn that came without one. It follows from what is
-// stored, so a lineage that starts again draws the same.
+// stored, so a lineage that starts again draws the same. It has 53 bits: clients in
+// JavaScript read more as another number, and could not ask for the same answer.
 func drawSeed(job string, seq uint64) uint64 {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("weir seed "+job), seq))
-	return binary.BigEndian.Uint64(sum[:]) >> 1
+	return binary.BigEndian.Uint64(sum[:]) >> 11
 }

@@ -358,7 +358,7 @@ func TestSeeds(t *testing.T) {
 		return w.ready[id].Sampling.Seed
 	}
 	first, again := draw("u1"), draw("u1")
-	if first != again || first == draw("u2") || first>>63 != 0 {
+	if first != again || first == draw("u2") || first>>53 != 0 {
 		t.Error("seeds do not follow from what is stored")
 	}
 }
