@@ -31,7 +31,8 @@ type Config struct {
 	// MaxBranches bounds branches per session. 16,384.
 	MaxBranches int
 	// MaxTokens bounds the tokens of all sessions together; beyond it, idle
-	// sessions are forgotten, oldest first, and must be sent in full. 64 Mi.
+	// sessions are forgotten, oldest first, and must be sent in full. A snapshot
+	// takes about 20 bytes a token and may have 256 MiB (jsrun.MaxState). 12 Mi.
 	MaxTokens int
 	// MaxSessions bounds remembered sessions. 65,536.
 	MaxSessions int
@@ -42,7 +43,7 @@ func (c *Config) defaults() {
 	set(&c.MaxQueue, 64)
 	set(&c.MaxTurns, 4096)
 	set(&c.MaxBranches, 16384)
-	set(&c.MaxTokens, 64<<20)
+	set(&c.MaxTokens, 12<<20)
 	set(&c.MaxSessions, 65536)
 }
 
