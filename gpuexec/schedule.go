@@ -204,6 +204,9 @@ func (e *Executor) decode(now schemas.Time, rows []*job, out []schemas.Msg) []sc
 // doing it for every block would be quadratic.
 func (e *Executor) sealDue(rows []*job) *job {
 	for _, j := range rows {
+		if j.first == 0 {
+			continue // its caller waits for the first token
+		}
 		n := j.Ready.Prompt.N + len(j.tokens) - 1
 		if n/BlockTokens <= j.sealedAt/BlockTokens {
 			continue
