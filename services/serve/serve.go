@@ -232,8 +232,11 @@ func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
 		},
 	})
 	if errors.Is(context.Cause(ctx), proc.ErrParent) && d != nil {
-		// Nobody is left to use the memory, or to remove it.
-		err = errors.Join(err, os.RemoveAll(h.o.Arena))
+		// Nobody is left to use the memory, or to remove it, unless the next stack has
+		// taken the folder over already.
+		if rm := hostmem.Remove(h.o.Arena); !errors.Is(rm, hostmem.ErrBusy) {
+			err = errors.Join(err, rm)
+		}
 	}
 	return err
 }
