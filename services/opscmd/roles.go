@@ -49,6 +49,20 @@ type row struct {
 	Running  int          `json:"running"`
 	Queued   int          `json:"queued"`
 	Free     int          `json:"slots_free"`
+	// AgeMS is how old the report is that the last columns are from. Executors
+	// report every 2 s; one that has gone leaves its last report.
+	AgeMS int64 `json:"age_ms"`
+}
+
+// goneAfter is the age of a report beyond which its executor is shown as gone.
+const goneAfter = 10 * time.Second
+
+// shown is the role for people: a report that is too old says nothing about now.
+func (r *row) shown() string {
+	if age := time.Duration(r.AgeMS) * time.Millisecond; r.Role != "" && age > goneAfter {
+		return fmt.Sprintf("gone %s", age.Round(time.Second))
+	}
+	return string(r.Role)
 }
 
 func (b *bus) listRoles(cmd *cobra.Command) error {
@@ -57,7 +71,7 @@ func (b *bus) listRoles(cmd *cobra.Command) error {
 		return err
 	}
 	defer nc.Close()
-	rows, err := readRoles(cmd.Context(), js, b.cell)
+	rows, err := readRoles(cmd.Context(), js, b.cell, time.Now())
 	if err != nil {
 		return err
 	}
@@ -72,13 +86,13 @@ func (b *bus) listRoles(cmd *cobra.Command) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "EXECUTOR\tASSIGNED\tEPOCH\tROLE\tRUNNING\tQUEUED\tFREE\tBY\tREASON")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\n", r.Executor, r.Assigned, r.Epoch, r.Role, r.Running, r.Queued, r.Free, r.By, r.Reason)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%s\t%s\n", r.Executor, r.Assigned, r.Epoch, r.shown(), r.Running, r.Queued, r.Free, r.By, r.Reason)
 	}
 	return w.Flush()
 }
 
 // readRoles joins assignments and last reports of a cell.
-func readRoles(ctx context.Context, js jetstream.JetStream, cell string) ([]row, error) {
+func readRoles(ctx context.Context, js jetstream.JetStream, cell string, now time.Time) ([]row, error) {
 	rows := map[string]*row{}
 	err := lastPerSubject(ctx, js, streams.Role, schemas.RoleSubject(cell, "*"), func(subject string, seq uint64, body []byte) {
 		s, err := schemas.ParseSubject(subject)
@@ -103,6 +117,7 @@ func readRoles(ctx context.Context, js jetstream.JetStream, cell string) ([]row,
 			rows[rep.Executor] = r
 		}
 		r.Role, r.InForce, r.Running, r.Queued, r.Free = rep.Role, rep.Epoch, rep.Running, rep.Queued, rep.SlotsFree
+		r.AgeMS = max(0, now.Sub(time.Unix(0, rep.AtNS)).Milliseconds())
 	})
 	out := make([]row, 0, len(rows))
 	for _, r := range rows {
