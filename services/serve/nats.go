@@ -20,6 +20,9 @@ import (
 // nothing more for that stream, so it starts again once there is room.
 var ErrDisk = errors.New("the disk of the NATS store was full")
 
+// ErrStore: two NATS servers must not share a store.
+var ErrStore = errors.New("another NATS of weir still uses the store")
+
 const (
 	// diskRoom is the free space in bytes with which it is worth to go on.
 	diskRoom = 8 << 20
@@ -40,6 +43,9 @@ func (h *host) startNATS(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := h.lockStore(ctx); err != nil {
+		return err
+	}
 	log := &natsLog{log: h.log, full: make(chan struct{})}
 	s, err := jsrun.Embedded(jsrun.EmbeddedOptions{
 		Dir: dir, Listen: h.o.NATS, Topology: h.topo, SyncAlways: h.o.Durability == "sync", Name: "weir", Logger: log,
@@ -59,6 +65,37 @@ func (h *host) startNATS(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// storeWait bounds the wait for a server that is just ending: a control process
+// whose supervisor was killed still ends the requests in work.
+const storeWait = 20 * time.Second
+
+// lockStore takes the store for this process. NATS does not keep two servers from
+// one store, and they would destroy it.
+func (h *host) lockStore(ctx context.Context) error {
+	if err := os.MkdirAll(h.o.Dir, 0o750); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(h.o.Dir, "nats.lock"), os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			h.store = f
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			_ = f.Close()
+			return fmt.Errorf("%w in %s (%w); stop it, or choose another folder with --dir", ErrStore, h.o.Dir, err)
+		}
+	}
 }
 
 // waitRoom waits until the disk has room, and says so while it waits. The error is

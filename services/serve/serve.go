@@ -34,6 +34,7 @@ type host struct {
 	log   *slog.Logger
 	topo  []streams.Stream
 	nats  *server.Server
+	store *os.File // lock on the server's store
 	conns []*nats.Conn
 	model *model.Model
 
@@ -261,6 +262,9 @@ func (h *host) close() {
 	if h.nats != nil {
 		h.nats.Shutdown()
 		h.nats.WaitForShutdown()
+	}
+	if h.store != nil {
+		_ = h.store.Close() // nothing was written to it; this gives up the lock
 	}
 	if h.model != nil {
 		if err := h.model.Close(); err != nil {
