@@ -22,51 +22,53 @@ type local struct {
 	js       jetstream.JetStream
 	render   *tokenizer.Renderer
 	payloads *jsrun.Payloads
-	work     chan func()
+	renders  *workers // Render
+	reads    *workers // Lookup and Fetch
 }
 
-// renderers is the number of goroutines that render at once; rendering is pure
-// computing, so more than the cores gain nothing.
-const renderers = 2
+const (
+	// renderers is the number of goroutines that render at once; rendering is pure
+	// computing, so more than the cores gain nothing.
+	renderers = 2
+	// readers wait for NATS most of the time. They are apart from the renderers, so
+	// that neither a bus that is away nor long prompts hold up the other.
+	readers = 16
+)
 
 func newLocal(ctx context.Context, cfg Config, js jetstream.JetStream, r *tokenizer.Renderer) (*local, error) {
 	p, err := jsrun.NewPayloads(ctx, js, schemas.MaxBody)
 	if err != nil {
 		return nil, err
 	}
-	l := &local{ctx: ctx, cfg: cfg, js: js, render: r, payloads: p, work: make(chan func(), 4096)}
-	for range renderers {
-		go func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case f := <-l.work:
-					f()
-				}
-			}
-		}()
+	l := &local{
+		ctx: ctx, cfg: cfg, js: js, render: r, payloads: p, renders: newWorkers("rendering"), reads: newWorkers("reading from NATS"),
 	}
+	l.renders.run(ctx, renderers)
+	l.reads.run(ctx, readers)
 	return l, nil
 }
 
 // do starts an operation. It never blocks the actor: when the queue is full the
-// operation runs in a goroutine of its own.
+// operation ends at once with CodeBusy.
 func (l *local) do(op *schemas.Op, done func(schemas.OpDone)) {
-	f := func() {
-		start := time.Now()
-		d := l.one(op)
-		d.ID, d.TookNS = op.ID, time.Since(start).Nanoseconds()
-		if l.cfg.OnOp != nil {
-			l.cfg.OnOp("lineage", op, start, &d)
-		}
-		done(d)
+	w := l.reads
+	if op.Render != nil {
+		w = l.renders
 	}
-	select {
-	case l.work <- f:
-	default:
-		go f()
+	if !w.take(func() { start := time.Now(); l.end(op, start, l.one(op), done) }) {
+		l.end(op, time.Now(), schemas.OpDone{
+			Err: fmt.Sprintf("the queue for %s is full, %d operations wait; try again later", w.kind, queueMax), Code: schemas.CodeBusy,
+		}, done)
 	}
+}
+
+// end completes an operation that began at start.
+func (l *local) end(op *schemas.Op, start time.Time, d schemas.OpDone, done func(schemas.OpDone)) {
+	d.ID, d.TookNS = op.ID, time.Since(start).Nanoseconds()
+	if l.cfg.OnOp != nil {
+		l.cfg.OnOp("lineage", op, start, &d)
+	}
+	done(d)
 }
 
 func (l *local) one(op *schemas.Op) schemas.OpDone {
