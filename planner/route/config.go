@@ -41,7 +41,8 @@ type Config struct {
 	// a crash strands no more than this. 4 jobs, 2,048 tokens.
 	PrefillJobs   int
 	PrefillTokens int
-	// ScanMax bounds how many waiting turns are looked at per step. 512.
+	// ScanMax bounds how many waiting turns of models that some executor runs are
+	// looked at per step. 512.
 	ScanMax int
 	// PrefillTPS is assumed until an executor has measured its speed. 1,000 tokens/s.
 	PrefillTPS float64

@@ -18,6 +18,7 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	}
 	kept := r.waiting[:0:0]
 	scanned := 0
+	live := r.livePools()
 	var noEmpty []string // pools without an empty executor
 	for i, t := range r.waiting {
 		if scanned >= r.cfg.ScanMax {
@@ -28,6 +29,10 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 			// After a death thousands of turns may wait for an executor of their own;
 			// they must not keep the scan from the others.
 			kept = append(kept, t)
+			continue
+		}
+		if !slices.Contains(live, t.ready.Pool) {
+			kept = append(kept, t) // turns of a model that nobody runs cost the others no part of the scan
 			continue
 		}
 		scanned++
@@ -45,6 +50,17 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	}
 	r.waiting = kept
 	return out
+}
+
+// livePools are the models that some living executor runs.
+func (r *Router) livePools() []string {
+	var pools []string
+	for _, id := range r.ids {
+		if x := r.execs[id]; x.alive && !slices.Contains(pools, x.pool) {
+			pools = append(pools, x.pool)
+		}
+	}
+	return pools
 }
 
 // anyRoom is a cheap test that spares the scan while every executor is full.
