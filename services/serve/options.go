@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -125,8 +126,9 @@ func (o *Options) Validate() error {
 	if o.Slots < 1 || o.Slots > 4096 {
 		bad("--slots is %d, allowed are 1 to 4096", o.Slots)
 	}
-	if o.Threads < 1 {
-		bad("--threads is %d, at least 1 is needed", o.Threads)
+	if n := runtime.NumCPU(); o.Threads < 1 || o.Threads > n {
+		// More threads than cores wait for each other at every step of a layer.
+		bad("--threads is %d, allowed are 1 to %d, the cores of this machine", o.Threads, n)
 	}
 	if o.KVMem < 1<<20 {
 		bad("--kv-mem is %d bytes, at least 1MiB is needed", o.KVMem)
