@@ -16,6 +16,7 @@ type Config struct {
 	Boot     string // identifies this life of the process
 	Limits   Limits
 	Format   schemas.KVFormat
+	Devices  []string // what the engine computes on, for reports
 
 	// FrameTokens and FrameNS bound a frame: it is sent when it holds that many
 	// tokens or its first token is that old. 4 tokens, 5 ms.
@@ -166,6 +167,8 @@ type opInFlight struct {
 	id   uint64 // 0: none
 	job  *job
 	rows []*job
+	// verify: the operation belongs to a role change.
+	verify bool
 }
 
 type stats struct {

@@ -14,14 +14,15 @@ const ms = schemas.Time(1_000_000)
 // fakeEngine completes operations without an engine, and refuses what no executor
 // may ask for. Token i of every answer is 100+i, its text one letter.
 type fakeEngine struct {
-	t      fatal
-	seqs   map[int32]*fakeSeq
-	resid  map[string]int    // whole prompt blocks in the tier, by job
-	heads  map[string]bool   // jobs whose head is not in the tier
-	fail   map[string]string // jobs that the engine refuses when they are opened
-	took   int64             // nanoseconds that an operation takes
-	slice  int               // blocks that one prefill operation computes; 0 means all
-	fullAt int               // blocks that the tier has room for; negative for any number
+	t       fatal
+	seqs    map[int32]*fakeSeq
+	resid   map[string]int    // whole prompt blocks in the tier, by job
+	heads   map[string]bool   // jobs whose head is not in the tier
+	fail    map[string]string // jobs that the engine refuses when they are opened
+	took    int64             // nanoseconds that an operation takes
+	slice   int               // blocks that one prefill operation computes; 0 means all
+	problem string            // what the engine says when it is verified
+	fullAt  int               // blocks that the tier has room for; negative for any number
 }
 
 type fatal interface{ Fatalf(string, ...any) }
@@ -72,6 +73,11 @@ func (f *fakeEngine) do(op *schemas.Op) schemas.OpDone {
 		f.resid[s.job.Job] = max(f.resid[s.job.Job], s.blocks-d.Seal.Skipped)
 	case op.Drop != nil:
 		delete(f.seqs, op.Drop.Seq)
+	case op.Verify != nil:
+		d.Verify = &schemas.VerifyDone{Problem: f.problem}
+		if len(op.Verify.Open) != len(f.seqs) {
+			f.t.Fatalf("verify with open sequences %v, the engine has %d", op.Verify.Open, len(f.seqs))
+		}
 	default:
 		f.t.Fatalf("an operation for the engine that it does not have: %+v", op)
 	}
@@ -302,6 +308,14 @@ func (h *host) assign(epoch uint64, role schemas.Role, classes ...schemas.SizeCl
 		Kind: schemas.KindAssignment, Subject: schemas.RoleSubject("c0", "e0"), Seq: epoch,
 		Assignment: &schemas.Assignment{Header: schemas.H(), Role: role, Classes: classes},
 	})
+	h.verify()
+}
+
+// verify lets the engine answer when a role change asks it.
+func (h *host) verify() {
+	if h.op != nil && h.op.Verify != nil {
+		h.complete()
+	}
 }
 
 func job(turn string, stage schemas.Stage, attempt, n, maxNew int) *schemas.Job {

@@ -31,6 +31,8 @@ func (e *Executor) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg
 		}
 	}
 	switch {
+	case op.verify:
+		return e.verifiedRole(now, d, out)
 	case op.rows != nil:
 		return e.decoded(now, op.rows, d, out)
 	case d.Err != "":

@@ -282,7 +282,23 @@ func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		Header: schemas.H(), Executor: e.cfg.Executor, Role: e.role.report(), Epoch: e.role.epoch, AtNS: int64(now),
 		PrefillTokens: e.stats.prefillTokens, DecodeTokens: e.stats.decodeTokens, CachedTokens: e.stats.cachedTokens,
 		BusyNS: e.stats.busyNS, SlotsFree: free, Running: len(e.slots) - free, Queued: e.queued(),
-		FlipNS: e.stats.flipNS,
+		FlipNS: e.stats.flipNS, Problem: e.role.problem, DeviceBlocks: e.deviceBlocks(), Devices: e.cfg.Devices,
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindReport, Subject: schemas.ReportSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Report: r})
+}
+
+// deviceBlocks is the number of whole blocks that open sequences hold in the engine.
+func (e *Executor) deviceBlocks() int {
+	n := 0
+	for _, j := range e.slots {
+		if j == nil {
+			continue
+		}
+		tokens := j.cached + j.computed
+		if len(j.tokens) > 0 {
+			tokens = j.Ready.Prompt.N + len(j.tokens) - 1
+		}
+		n += tokens / BlockTokens
+	}
+	return n
 }

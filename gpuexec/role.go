@@ -12,6 +12,10 @@ import "github.com/weir-dev/weir/schemas"
 //	                              |          checkpointed, returned
 //	                              +- deadline: what is left is returned as it is
 //
+// Before the new role is in force the engine is asked whether it holds what the
+// executor believes. If it does not, the old role stays in force and the report
+// says why.
+//
 // Jobs that the new assignment allows too are kept. The model stays loaded and
 // KV stays where it is.
 type roleState struct {
@@ -23,6 +27,9 @@ type roleState struct {
 	pendEp   uint64
 	draining bool
 	since    schemas.Time
+	clear    bool // nothing of the old role is left
+	verified bool // and the engine agrees
+	problem  string
 }
 
 // drainNS bounds draining: after it, jobs are returned without being sealed.
@@ -42,7 +49,7 @@ func (e *Executor) assign(now schemas.Time, in *schemas.Msg, out []schemas.Msg) 
 	if in.Seq <= r.epoch || r.pending != nil && in.Seq <= r.pendEp {
 		return out
 	}
-	r.pending, r.pendEp = in.Assignment, in.Seq
+	r.pending, r.pendEp, r.clear, r.verified = in.Assignment, in.Seq, false, false
 	if !r.draining {
 		r.draining, r.since = true, now
 	}
@@ -87,13 +94,14 @@ func (e *Executor) remainingNS(j *job) int64 {
 	return int64(float64(j.Ready.MaxNew-len(j.tokens)) / e.stats.decodeTPS * 1e9)
 }
 
-// advanceRole ends draining when nothing of the old role is left, verifies and
-// reports the new epoch.
+// advanceRole ends draining when nothing of the old role is left and the engine
+// was verified, and reports the new epoch.
 func (e *Executor) advanceRole(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	r := &e.role
 	if !r.draining {
 		return out
 	}
+	r.clear = false
 	out = e.drain(out)
 	late := int64(now-r.since) > drainNS
 	for _, j := range append([]*job(nil), e.order...) {
@@ -107,9 +115,46 @@ func (e *Executor) advanceRole(now schemas.Time, out []schemas.Msg) []schemas.Ms
 		out = e.done(j, schemas.OutcomeReturned, "", "role change ran into its deadline", out)
 		out = e.forget(j, out)
 	}
+	if r.clear = true; !r.verified {
+		return out // schedule asks the engine
+	}
 	r.assignment, r.epoch = *r.pending, r.pendEp
-	r.current, r.pending, r.draining = r.assignment.Role, nil, false
+	r.current, r.pending, r.draining, r.problem = r.assignment.Role, nil, false, ""
 	e.stats.flipNS = int64(now - r.since)
+	out = e.heartbeat(now, out)
+	return e.report(now, out)
+}
+
+// verify asks the engine whether it holds exactly the open sequences.
+func (e *Executor) verify(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+	op := &schemas.VerifyOp{}
+	for i, j := range e.slots {
+		if j != nil {
+			op.Open = append(op.Open, int32(i))
+		}
+	}
+	out = e.start(now, nil, nil, &schemas.Op{Verify: op}, out)
+	e.op.verify = true
+	return out
+}
+
+// verifiedRole takes the engine's answer. A role that cannot be trusted is not taken:
+// the old one stays in force.
+func (e *Executor) verifiedRole(now schemas.Time, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	r := &e.role
+	if !r.draining {
+		return out
+	}
+	problem := d.Err
+	if problem == "" && d.Verify != nil {
+		problem = d.Verify.Problem
+	}
+	if problem == "" {
+		r.verified = true
+		return out
+	}
+	r.pending, r.draining, r.clear = nil, false, false
+	r.problem = "the engine is not as it should be, the old role stays: " + problem
 	out = e.heartbeat(now, out)
 	return e.report(now, out)
 }

@@ -2,6 +2,7 @@ package gpuexec_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -125,12 +126,38 @@ func TestRoleDeadline(t *testing.T) {
 		t.Fatalf("role %s while an operation is under way", h.role)
 	}
 	h.complete()
+	h.verify()
 	if h.role != schemas.RolePrefill || h.dones() != "returned decode 1: role change ran into its deadline; returned decode 1: role change ran into its deadline" {
 		t.Errorf("role %s", h.role)
 	}
 	h.run()
 	if len(h.eng.seqs) != 0 {
 		t.Errorf("sequences %v", h.eng.seqs)
+	}
+}
+
+// TestRoleVerify: a role is in force only after the engine said that it holds what
+// the executor believes; otherwise the old role stays, and the report says why.
+func TestRoleVerify(t *testing.T) {
+	h := newHost(t, nil)
+	h.assign(1, schemas.RoleDecode)
+	h.eng.problem = "sequence 2 should be free and holds 7 tokens"
+	h.take(schemas.KindReport)
+	h.assign(2, schemas.RolePrefill)
+	if h.role != schemas.RoleDecode || h.epoch != 1 {
+		t.Errorf("role %s, epoch %d", h.role, h.epoch)
+	}
+	rs := h.take(schemas.KindReport)
+	if len(rs) == 0 || !strings.Contains(rs[len(rs)-1].Report.Problem, "holds 7 tokens") {
+		t.Errorf("reports %+v", rs)
+	}
+	h.job(job("u1", schemas.StageDecode, 1, 10, 4))
+	h.run()
+	h.confirm(0, "")
+	h.eng.problem = ""
+	h.assign(3, schemas.RolePrefill)
+	if h.role != schemas.RolePrefill || h.epoch != 3 {
+		t.Errorf("role %s, epoch %d", h.role, h.epoch)
 	}
 }
 

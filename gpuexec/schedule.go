@@ -13,6 +13,9 @@ func (e *Executor) schedule(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		out = e.emit(&schemas.Op{Drop: &schemas.DropOp{Seq: seq}}, out)
 	}
 	e.drops = e.drops[:0]
+	if r := &e.role; r.draining && r.clear && !r.verified {
+		return e.verify(now, out)
+	}
 	if j := e.find(phaseSealing); j != nil {
 		return e.start(now, j, nil, &schemas.Op{Seal: &schemas.SealOp{Seq: j.seq}}, out)
 	}

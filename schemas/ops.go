@@ -14,6 +14,7 @@ type Op struct {
 	Decode    *DecodeOp
 	Seal      *SealOp
 	Drop      *DropOp
+	Verify    *VerifyOp
 	Render    *RenderOp
 	Tokens    *TokensRequest
 	Delivered *DeliveredOp
@@ -33,6 +34,7 @@ type OpDone struct {
 	Prefill   *PrefillDone
 	Decode    *DecodeDone
 	Seal      *SealDone
+	Verify    *VerifyDone
 	Render    *RenderDone
 	Tokens    *TokensReply
 	Delivered *DeliveredDone
@@ -122,6 +124,13 @@ type SealDone struct {
 
 // DropOp frees a sequence.
 type DropOp struct{ Seq int32 }
+
+// VerifyOp compares the engine with what the executor believes, before a new role
+// is in force: exactly the sequences in Open may hold tokens.
+type VerifyOp struct{ Open []int32 }
+
+// VerifyDone is "" when engine and executor agree, or says what differs.
+type VerifyDone struct{ Problem string }
 
 // RenderOp renders and tokenizes a request, see RenderRequest.
 type RenderOp struct {

@@ -160,8 +160,9 @@ type Report struct {
 	Running       int      `json:"running"`
 	SlotsFree     int      `json:"slots_free"`
 	DeviceBlocks  int      `json:"device_blocks"`
-	HostBlocks    int      `json:"host_blocks"`
 	Devices       []string `json:"devices,omitempty"`
+	// Problem says why the last assignment is not in force.
+	Problem string `json:"problem,omitempty"`
 	// FlipNS is the duration of the last role change in nanoseconds.
 	FlipNS int64 `json:"flip_ns,omitempty"`
 }

@@ -3,6 +3,9 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -20,9 +23,10 @@ const (
 )
 
 func overheadTurn(n int) *schemas.Turn {
+	r := rand.New(rand.NewPCG(uint64(n), 256)) // no prompt may be a hit for another
 	toks := make(schemas.Tokens, overheadPrompt)
 	for i := range toks {
-		toks[i] = int32(300 + (i*7+n*31+i*n)%200)
+		toks[i] = int32(300 + r.IntN(200))
 	}
 	zero, out := 0.0, int64(overheadOutput)
 	t := &schemas.Turn{Weir: schemas.TurnMeta{Turn: fmt.Sprintf("t%d", n), InputTokens: toks, IgnoreEOS: true}}
@@ -35,20 +39,11 @@ type sample struct{ ttft, total float64 }
 
 // Overhead compares turns through weir with the same engine called in this
 // process: alternating, so that both meet the same noise. The first figures are at
-// one turn, those that end in _8 at eight at once, where the engine in this
-// process batches the same eight.
+// one turn, which goes straight to the decode executor because little of it is
+// uncached; those with _handover cross from a prefill executor to it. With _8 eight
+// turns come at once, where the engine in this process computes the eight prompts
+// one after the other and then decodes them together.
 func Overhead(ctx context.Context, dir, engine string, rounds int) ([]Figure, error) {
-	s, err := stack.Launch(ctx, stack.Options{Dir: dir, Args: []string{
-		"--engine", engine, "--prefill", "1", "--decode", "1", "--ctx", "1024", "--slots", "8", "--kv-mem", "1GiB",
-	}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = s.Stop() }() // its own test checks what stopping leaves behind
-	c, err := s.Client()
-	if err != nil {
-		return nil, err
-	}
 	e, m, err := open(engine, dir, 8, 1024)
 	if err != nil {
 		return nil, err
@@ -58,47 +53,66 @@ func Overhead(ctx context.Context, dir, engine string, rounds int) ([]Figure, er
 		Engine: e, Vocab: m.Vocab, Tier: noTier{}, Keys: noKeys{}, Now: func() int64 { return time.Now().UnixNano() },
 	})
 	var out []Figure
-	for _, conc := range []int{1, 8} {
-		var through, direct []sample
-		for n := range max(10, rounds/(3*conc-2)) { // fewer where each round has more turns
-			base := conc*100_000 + n*conc
-			a, err := throughWeir(ctx, c, base, conc)
-			if err != nil {
-				return nil, err
-			}
-			b, err := inProcess(w, base, conc)
-			if err != nil {
-				return nil, err
-			}
-			through, direct = append(through, a...), append(direct, b...)
+	for _, c := range []struct {
+		suffix  string
+		conc    int
+		rounds  int
+		handOff bool
+	}{{"", 1, rounds, false}, {"_handover", 1, rounds / 2, true}, {"_8", 8, max(8, rounds/16), false}} {
+		args := []string{"--engine", engine, "--prefill", "1", "--decode", "1", "--ctx", "1024", "--slots", "8", "--kv-mem", "1GiB"}
+		if c.handOff {
+			args = append(args, "--direct-max=-1")
 		}
-		out = append(out, overheadFigures(conc, through, direct)...)
+		fs, err := overheadOf(ctx, w, stack.Options{Dir: filepath.Join(dir, "stack"+c.suffix), Args: args}, c.suffix, c.conc, c.rounds)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fs...)
 	}
 	return out, nil
 }
 
-func overheadFigures(conc int, through, direct []sample) []Figure {
-	pick := func(ss []sample, f func(sample) float64) []float64 {
-		xs := make([]float64, len(ss))
-		for i, s := range ss {
-			xs[i] = f(s)
+func overheadOf(ctx context.Context, w *worker.Worker, o stack.Options, suffix string, conc, rounds int) ([]Figure, error) {
+	s, err := stack.Launch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Stop(); _ = os.RemoveAll(o.Dir) }() // its own test checks what stopping leaves behind
+	c, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	var through, direct []sample
+	for n := range rounds {
+		base := n * conc
+		a, err := throughWeir(ctx, c, base, conc)
+		if err != nil {
+			return nil, err
 		}
-		return xs
+		b, err := inProcess(w, base, conc)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 { // the first round warms up both
+			through, direct = append(through, a...), append(direct, b...)
+		}
 	}
-	ttft := func(s sample) float64 { return s.ttft }
-	total := func(s sample) float64 { return s.total }
-	added := func(q float64) float64 {
-		return (quantile(pick(through, ttft), q) - quantile(pick(direct, ttft), q)) * 1000
-	}
-	share := median(pick(through, total))/median(pick(direct, total)) - 1
-	suffix := ""
-	if conc > 1 {
-		suffix = fmt.Sprintf("_%d", conc)
+	return overheadFigures(suffix, through, direct), nil
+}
+
+// overheadFigures compares pairs: a turn through weir and the same turn in this
+// process right after it meet the same noise of the machine, two quantiles of
+// separate runs would not.
+func overheadFigures(suffix string, through, direct []sample) []Figure {
+	var added, share []float64
+	for i := range through {
+		added = append(added, (through[i].ttft-direct[i].ttft)*1000)
+		share = append(share, through[i].total/direct[i].total-1)
 	}
 	return []Figure{
-		{"overhead.ttft_ms_p50" + suffix, added(0.5), "ms added"},
-		{"overhead.ttft_ms_p99" + suffix, added(0.99), "ms added"},
-		{"overhead.e2e_share" + suffix, share, "share of the time in one process"},
+		{"overhead.ttft_ms_p50" + suffix, median(added), "ms added"},
+		{"overhead.ttft_ms_p99" + suffix, quantile(added, 0.99), "ms added"},
+		{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
 	}
 }
 

@@ -101,7 +101,7 @@ func benchPart(run func(ctx context.Context, dir string) ([]bench.Figure, error)
 }
 
 func overheadPart(ctx context.Context, dir string) ([]bench.Figure, error) {
-	return bench.Overhead(ctx, dir, "llama", 200)
+	return bench.Overhead(ctx, dir, "llama", 160)
 }
 
 func nullPart(ctx context.Context, _ string) ([]bench.Figure, error) {

@@ -130,6 +130,8 @@ func (w *Worker) Do(op *schemas.Op) schemas.OpDone {
 		done.Seal, err = w.seal(op.Seal)
 	case op.Drop != nil:
 		err = w.drop(op.Drop.Seq)
+	case op.Verify != nil:
+		done.Verify = w.verify(op.Verify)
 	default:
 		err = fmt.Errorf("%w: an operation that is not for the engine", errOp)
 	}
@@ -138,6 +140,23 @@ func (w *Worker) Do(op *schemas.Op) schemas.OpDone {
 		done.Err, done.Code = err.Error(), codeOf(err)
 	}
 	return done
+}
+
+// verify looks for sequences that should not be there, and for those that should.
+func (w *Worker) verify(op *schemas.VerifyOp) *schemas.VerifyDone {
+	open := make(map[int]bool, len(op.Open))
+	for _, id := range op.Open {
+		open[int(id)] = true
+	}
+	for id, s := range w.seqs {
+		switch held := w.cfg.Engine.Len(gpuexec.SeqID(id)); {
+		case open[id] && s == nil:
+			return &schemas.VerifyDone{Problem: fmt.Sprintf("sequence %d should be open and is not", id)}
+		case !open[id] && (s != nil || held > 0):
+			return &schemas.VerifyDone{Problem: fmt.Sprintf("sequence %d should be free and holds %d tokens", id, held)}
+		}
+	}
+	return &schemas.VerifyDone{}
 }
 
 func codeOf(err error) string {

@@ -389,6 +389,25 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// TestVerify: sequences that are open without being expected, or expected without
+// being open, are named.
+func TestVerify(t *testing.T) {
+	r := newRig(t, 0, newTier())
+	verify := func(open ...int32) string {
+		return r.do(&schemas.Op{Verify: &schemas.VerifyOp{Open: open}}).Verify.Problem
+	}
+	if p := verify(); p != "" {
+		t.Errorf("an empty engine: %s", p)
+	}
+	r.open(&schemas.OpenOp{Ready: turn(100, 4)})
+	if p := verify(0); p != "" {
+		t.Errorf("one open sequence: %s", p)
+	}
+	if verify() == "" || verify(0, 1) == "" {
+		t.Error("a sequence too many or too few is not found")
+	}
+}
+
 // TestBadOperations: each is an error that says what is wrong, and the worker goes
 // on.
 func TestBadOperations(t *testing.T) {

@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 	e := newEngine(cfg, eng, mem, format)
 	actor := gpuexec.NewExecutor(gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
-		Inexact: !info.Exact,
+		Inexact: !info.Exact, Devices: deviceNames(info.Devices),
 	})
 	ask, err := newAsker(cfg.Conn, cfg.Cell)
 	if err != nil {
@@ -106,6 +106,14 @@ func Run(ctx context.Context, cfg Config) error {
 	stop(nil)
 	<-ended
 	return errors.Join(err, mem.Close(), eng.Close())
+}
+
+func deviceNames(ds []gpuexec.Device) []string {
+	names := make([]string, len(ds))
+	for i, d := range ds {
+		names[i] = d.Name + ": " + d.Description
+	}
+	return names
 }
 
 // inputs of an executor. Jobs are not acknowledged: the router sees in the

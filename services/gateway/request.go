@@ -142,8 +142,11 @@ func (g *Gateway) parse(r *http.Request, a api, body []byte) (*call, *apiError) 
 		return nil, e
 	}
 	c.session = r.Header.Get(headerSession)
-	if raw := t.PromptCacheKey; c.session == "" && len(raw) > 0 && string(raw) != "null" {
-		if json.Unmarshal(raw, &c.session) != nil {
+	// prompt_cache_key names an application, not a conversation: as a session it
+	// would make unrelated requests wait for each other. Blocks are found by content.
+	if raw := t.PromptCacheKey; len(raw) > 0 && string(raw) != "null" {
+		var key string
+		if json.Unmarshal(raw, &key) != nil {
 			return nil, invalid("prompt_cache_key", "prompt_cache_key must be a string")
 		}
 	}

@@ -217,5 +217,4 @@ func (f *fleet) collectReport(ch chan<- prometheus.Metric, id string, m *member)
 	gauge(ch, f.slots, float64(r.SlotsFree), id, "free")
 	gauge(ch, f.flip, float64(r.FlipNS)/1e9, id)
 	gauge(ch, f.blocks, float64(r.DeviceBlocks), id, string(schemas.MediumDevice))
-	gauge(ch, f.blocks, float64(r.HostBlocks), id, string(schemas.MediumHost))
 }
