@@ -112,7 +112,7 @@ func (b *bus) showDead(cmd *cobra.Command, arg string) error {
 	}
 	m, err := s.GetMsg(cmd.Context(), seq)
 	if err != nil {
-		return fmt.Errorf("dead letter %d: %w", seq, err)
+		return absent(seq, err)
 	}
 	l := letter{Seq: seq}
 	if err := schemas.Decode(m.Data, &l.Dead); err != nil {
@@ -140,5 +140,17 @@ func (b *bus) removeDead(cmd *cobra.Command, arg string) error {
 	if err != nil {
 		return err
 	}
+	// Deleting what is not there reports no code of its own, reading it does.
+	if _, err := s.GetMsg(cmd.Context(), seq); err != nil {
+		return absent(seq, err)
+	}
 	return s.DeleteMsg(cmd.Context(), seq)
+}
+
+// absent says what to do about a letter that cannot be read.
+func absent(seq uint64, err error) error {
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return fmt.Errorf("there is no dead letter %d: it was removed, or never written; see: weir dead", seq)
+	}
+	return fmt.Errorf("dead letter %d: %w", seq, err)
 }

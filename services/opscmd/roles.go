@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -26,16 +29,28 @@ func Roles() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.listRoles(cmd) },
 	}
 	b.flags(c)
-	var wait time.Duration
+	o := setting{hear: hearFor}
 	set := &cobra.Command{
 		Use: "set EXECUTOR ROLE", Short: "Assign a role: prefill, decode, mixed or standby", Args: cobra.ExactArgs(2),
-		Long: "Assigns a role. The executor finishes or hands over what it does, keeps its model and its KV blocks,\nand takes work of the new role, all without a restart.",
-		RunE: func(cmd *cobra.Command, args []string) error { return b.setRole(cmd, args[0], args[1], wait) },
+		Long: "Assigns a role. The executor finishes or hands over what it does, keeps its model and its KV blocks,\nand takes work of the new role, all without a restart.\n" +
+			"An executor that is not heard gets no role, unless --force says so: a name with a slip would be kept for ever.",
+		RunE: func(cmd *cobra.Command, args []string) error { return b.setRole(cmd, args[0], args[1], o) },
 	}
-	set.Flags().DurationVar(&wait, "wait", 15*time.Second, "how long to wait until the executor reports the new role; 0 does not wait")
+	set.Flags().DurationVar(&o.wait, "wait", 15*time.Second, "how long to wait until the executor reports the new role; 0 does not wait")
+	set.Flags().BoolVar(&o.force, "force", false, "assign the role even if the executor is not heard; it takes it when it starts")
 	c.AddCommand(set)
 	return c
 }
+
+// setting is how a role is set.
+type setting struct {
+	hear  time.Duration // how long the executor is listened for first
+	wait  time.Duration // how long to wait for the role to be in force, 0 for not at all
+	force bool          // do not listen first
+}
+
+// hearFor is four heartbeats: executors send one every 500 ms.
+const hearFor = 2 * time.Second
 
 // row is one executor as people see it.
 type row struct {
@@ -167,7 +182,7 @@ func lastPerSubject(ctx context.Context, js jetstream.JetStream, stream, filter 
 	return nil
 }
 
-func (b *bus) setRole(cmd *cobra.Command, executor, role string, wait time.Duration) error {
+func (b *bus) setRole(cmd *cobra.Command, executor, role string, o setting) error {
 	a := &schemas.Assignment{Header: schemas.H(), Role: schemas.Role(role), By: "weir roles", Reason: "set by hand"}
 	if err := errors.Join(a.Check(), schemas.CheckID("EXECUTOR", executor)); err != nil {
 		return fmt.Errorf("%w: %w", serve.ErrUsage, err)
@@ -178,12 +193,17 @@ func (b *bus) setRole(cmd *cobra.Command, executor, role string, wait time.Durat
 	}
 	defer nc.Close()
 	ctx := cmd.Context()
-	beats := make(chan *nats.Msg, 64)
-	sub, err := nc.ChanSubscribe(schemas.HBSubject(b.cell, executor), beats)
+	beats := make(chan *nats.Msg, 1024) // two seconds of a full cell
+	sub, err := nc.ChanSubscribe(schemas.HBSubject(b.cell, "*"), beats)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
+	if !o.force {
+		if err := awaitAlive(ctx, beats, o.hear, b.cell, executor); err != nil {
+			return err
+		}
+	}
 	_, last, err := assign.Read(ctx, js, b.cell, executor)
 	if err != nil {
 		return err
@@ -193,8 +213,8 @@ func (b *bus) setRole(cmd *cobra.Command, executor, role string, wait time.Durat
 		return fmt.Errorf("role not assigned: %w; somebody else may have written it at the same moment, look with: weir roles", err)
 	}
 	start := time.Now()
-	if wait > 0 {
-		if err := awaitEpoch(ctx, beats, epoch, wait, executor); err != nil {
+	if o.wait > 0 {
+		if err := awaitEpoch(ctx, beats, epoch, o.wait, executor); err != nil {
 			return err
 		}
 	}
@@ -203,6 +223,37 @@ func (b *bus) setRole(cmd *cobra.Command, executor, role string, wait time.Durat
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s is %s, epoch %d, after %d ms\n", executor, role, epoch, time.Since(start).Milliseconds())
 	return nil
+}
+
+// awaitAlive waits for a heartbeat of an executor. The error names those that were
+// heard instead.
+func awaitAlive(ctx context.Context, beats <-chan *nats.Msg, wait time.Duration, cell, executor string) error {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	alive := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+			others := "no executor of this cell is: is weir running, and is --cell right?"
+			if len(alive) > 0 {
+				others = "alive are: " + strings.Join(slices.Sorted(maps.Keys(alive)), ", ")
+			}
+			return fmt.Errorf("executor %q of cell %q was not heard within %s, so no role was assigned; %s; --force assigns it anyway", executor, cell, wait, others)
+		case m := <-beats:
+			var h schemas.Heartbeat
+			switch {
+			case schemas.Decode(m.Data, &h) != nil:
+			case h.Dead: // a supervisor's word
+				delete(alive, h.Executor)
+			case h.Executor == executor:
+				return nil
+			default:
+				alive[h.Executor] = true
+			}
+		}
+	}
 }
 
 // awaitEpoch waits until the executor reports that the assignment is in force.
@@ -221,7 +272,7 @@ func awaitEpoch(ctx context.Context, beats <-chan *nats.Msg, epoch uint64, wait 
 			return fmt.Errorf("epoch %d is assigned, but executor %q has not applied it within %s; it still drains", epoch, executor, wait)
 		case m := <-beats:
 			var h schemas.Heartbeat
-			if schemas.Decode(m.Data, &h) != nil || h.Dead {
+			if schemas.Decode(m.Data, &h) != nil || h.Dead || h.Executor != executor {
 				continue
 			}
 			heard = true
