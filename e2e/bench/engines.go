@@ -74,11 +74,13 @@ func decode(e gpuexec.StepEngine, seq gpuexec.SeqID, n, k int) (time.Duration, e
 // GoAgainstLlama compares the go engine with llama.cpp on one thread, in CPU time
 // on the default model: 512 tokens of prefill and 64 of decode behind them,
 // alternating, medians of rounds.
-func GoAgainstLlama(_ context.Context, dir string) ([]Figure, error) {
+func GoAgainstLlama(_ context.Context, dir string) ([]Figure, error) { return goAgainstLlama(dir, 9) }
+
+func goAgainstLlama(dir string, rounds int) ([]Figure, error) {
 	if stack.Libraries() == "" {
 		return nil, fmt.Errorf("bench: the llama.cpp libraries are not installed")
 	}
-	const n, k, rounds = 512, 64, 9
+	const n, k = 512, 64
 	var times [2][2][]float64
 	for i, name := range []string{model.EngineGo, model.EngineLlama} {
 		e, m, err := open(name, dir, 2, 1024)
