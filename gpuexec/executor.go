@@ -102,7 +102,8 @@ type job struct {
 	begun   schemas.Time // first engine operation
 	first   schemas.Time // first token computed
 	busy    int64        // engine time in nanoseconds
-	prefill int64        // the part of it before the first token
+	prefill int64        // the part of it before the decode stage
+	toFirst int64        // engine time up to the first token, all executors
 
 	head      schemas.Tokens
 	delivered schemas.Tokens // by earlier attempts, not sent again
@@ -155,6 +156,7 @@ type Executor struct {
 	asks      map[uint64]*job // outstanding questions outside the engine
 	drops     []int32
 	decodeNow bool // whose turn it is when both phases have work
+	freshLast bool // the last decode operation was a turn's first
 
 	hbAt, reportAt schemas.Time
 	hbSeq          uint64

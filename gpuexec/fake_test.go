@@ -33,6 +33,7 @@ type fakeSeq struct {
 	blocks    int
 	delivered int
 	out       int
+	started   bool // the prompt's tail is computed
 }
 
 func newFake(t fatal) *fakeEngine {
@@ -117,7 +118,12 @@ func (f *fakeEngine) decode(op *schemas.DecodeOp) *schemas.DecodeDone {
 			f.t.Fatalf("decode of %s before its prompt is complete", s.job.Turn)
 		}
 		row.First, row.TextAt = max(s.out, s.delivered), max(s.out, s.delivered)
-		for n := 0; n < op.MaxSteps && row.Finish == ""; n++ {
+		steps := op.MaxSteps
+		if !s.started {
+			s.started = true
+			steps++ // the prompt's tail yields a token too
+		}
+		for n := 0; n < steps && row.Finish == ""; n++ {
 			if s.out >= s.delivered {
 				row.Tokens = append(row.Tokens, int32(100+s.out))
 				row.Text += letter(s.out)

@@ -156,7 +156,7 @@ func (e *Executor) decoded(now schemas.Time, rows []*job, d *schemas.OpDone, out
 func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []schemas.Msg) []schemas.Msg {
 	fresh := j.first == 0
 	if fresh {
-		j.first = now
+		j.first, j.toFirst = now, j.busy+j.BusyNS
 	}
 	e.stats.decodeTokens += uint64(len(r.Tokens))
 	if j.frame.at == 0 || !j.frame.pending() {

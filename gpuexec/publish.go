@@ -165,7 +165,7 @@ func (e *Executor) result(now schemas.Time, j *job, out []schemas.Msg) []schemas
 		Status: schemas.StatusOK, Model: r.Pool, Text: j.text, Tokens: j.tokens, Finish: j.finish, End: j.end,
 		Usage:  schemas.Usage{Prompt: r.Prompt.N, Cached: cached, Completion: len(j.tokens)},
 		Replay: len(r.Force) > 0, PrefillOn: prefillOn, DecodeOn: e.cfg.Executor, Seed: r.Sampling.Seed, Logprobs: j.keptLogprobs(),
-		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.prefill, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), TotalNS: since(now)},
+		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.prefill, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), EngineTTFTNS: j.toFirst, TotalNS: since(now)},
 	}
 	return append(out, schemas.Msg{
 		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
@@ -190,7 +190,7 @@ func (j *job) keptLogprobs() []jsonRaw {
 func (e *Executor) passOn(j *job, d *schemas.SealDone, out []schemas.Msg) []schemas.Msg {
 	next := &schemas.Job{
 		Header: schemas.H(), Stage: schemas.StageDecode, Attempt: j.Attempt, Ready: j.Ready, Router: j.Router,
-		Alone: j.Alone, PrefillOn: e.cfg.Executor, Cached: j.cached, Local: d != nil && d.Skipped > 0,
+		Alone: j.Alone, PrefillOn: e.cfg.Executor, Cached: j.cached, BusyNS: j.busy, Local: d != nil && d.Skipped > 0,
 	}
 	if j.DecodeOn != "" {
 		out = append(out, JobMsg(e.cfg.Cell, j.DecodeOn, next, j.trace))

@@ -163,26 +163,24 @@ func (e *Executor) open(now schemas.Time, j *job, out []schemas.Msg) []schemas.M
 	return e.start(now, j, nil, &schemas.Op{Open: op}, out)
 }
 
-// decodeRows are the jobs of the next decode operation. At most one of them has
-// its prompt's tail still to be computed while others run, so that a new turn
-// delays the running ones by one step only.
+// decodeRows are the jobs of the next decode operation: those that run, or the
+// oldest one that has not begun, by itself and without a step behind it, so that
+// its first token leaves at once. The two take turns, so that new turns delay the
+// running ones by one prompt's tail at a time.
 func (e *Executor) decodeRows() []*job {
 	var rows []*job
 	var fresh *job
 	for _, j := range e.order {
-		if j.phase != phaseDecoding {
-			continue
+		switch {
+		case j.phase != phaseDecoding:
+		case j.first != 0:
+			rows = append(rows, j)
+		case fresh == nil:
+			fresh = j
 		}
-		if j.first == 0 {
-			if fresh == nil {
-				fresh = j
-			}
-			continue
-		}
-		rows = append(rows, j)
 	}
-	if fresh != nil {
-		rows = append(rows, fresh)
+	if fresh != nil && (len(rows) == 0 || !e.freshLast) {
+		return []*job{fresh}
 	}
 	return rows
 }
@@ -194,9 +192,9 @@ func (e *Executor) decode(now schemas.Time, rows []*job, out []schemas.Msg) []sc
 		if j.begun == 0 {
 			j.begun = now
 		}
-		if j.first == 0 {
-			op.MaxSteps = 1 // its first token is sent at once
-		}
+	}
+	if e.freshLast = rows[0].first == 0; e.freshLast {
+		op.MaxSteps = 0 // the prompt's tail only
 	}
 	return e.start(now, nil, rows, &schemas.Op{Decode: op}, out)
 }

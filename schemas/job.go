@@ -22,6 +22,8 @@ type Job struct {
 	PrefillOn string `json:"prefill_on,omitempty"`
 	// Cached is the number of prompt tokens that the prefill stage found.
 	Cached int `json:"cached,omitempty"`
+	// BusyNS is the engine time of the prefill stage in nanoseconds.
+	BusyNS int64 `json:"busy_ns,omitempty"`
 }
 
 // Check reports the first bad field.

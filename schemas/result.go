@@ -98,7 +98,10 @@ type Timing struct {
 	PrefillNS  int64 `json:"prefill_ns"`  // engine time spent in prefill
 	DecodeNS   int64 `json:"decode_ns"`   // from the decode job's start to its end
 	TTFTNS     int64 `json:"ttft_ns"`     // admission to first token computed
-	TotalNS    int64 `json:"total_ns"`    // admission to result
+	// EngineTTFTNS is the engine time up to the first token, on all executors: what
+	// the same engine called directly would have taken.
+	EngineTTFTNS int64 `json:"engine_ttft_ns,omitempty"`
+	TotalNS      int64 `json:"total_ns"` // admission to result
 }
 
 // Result is the end of a turn, on result.<tenant>.<session>.<turn>. It is

@@ -34,8 +34,9 @@ func overheadTurn(n int) *schemas.Turn {
 	return t
 }
 
-// sample is one turn's times in seconds.
-type sample struct{ ttft, total float64 }
+// sample is one turn's times in seconds; engine is the engine's own time up to the
+// first token, where it is known.
+type sample struct{ ttft, total, engine float64 }
 
 // Overhead compares turns through weir with the same engine called in this
 // process: alternating, so that both meet the same noise. The first figures are at
@@ -100,19 +101,24 @@ func overheadOf(ctx context.Context, w *worker.Worker, o stack.Options, suffix s
 	return overheadFigures(suffix, through, direct), nil
 }
 
-// overheadFigures compares pairs: a turn through weir and the same turn in this
-// process right after it meet the same noise of the machine, two quantiles of
-// separate runs would not.
+// overheadFigures: what weir adds to a turn is its time to first token less the
+// engine's own time in that very turn. A shared machine computes the same prompt at
+// half or double the speed from one second to the next, so differences between two
+// turns say nothing about milliseconds; engine_ratio says, from medians, whether the
+// engine was slower inside weir than called directly. Totals are compared in pairs:
+// a turn through weir and the same turn in this process right after it.
 func overheadFigures(suffix string, through, direct []sample) []Figure {
-	var added, share []float64
+	var added, share, inside, outside []float64
 	for i := range through {
-		added = append(added, (through[i].ttft-direct[i].ttft)*1000)
+		added = append(added, (through[i].ttft-through[i].engine)*1000)
+		inside, outside = append(inside, through[i].engine), append(outside, direct[i].ttft)
 		share = append(share, through[i].total/direct[i].total-1)
 	}
 	return []Figure{
 		{"overhead.ttft_ms_p50" + suffix, median(added), "ms added"},
 		{"overhead.ttft_ms_p99" + suffix, quantile(added, 0.99), "ms added"},
 		{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
+		{"overhead.engine_ratio" + suffix, median(inside) / median(outside), "engine time in weir to that in one process"},
 	}
 }
 
@@ -129,13 +135,18 @@ func throughWeir(ctx context.Context, c *turns.Client, base, conc int) ([]sample
 				return
 			}
 			defer s.Close()
-			_, errs[i] = turns.Collect(ctx, s, func(*turns.Event) error {
+			r, err := turns.Collect(ctx, s, func(*turns.Event) error {
 				if out[i].ttft == 0 {
 					out[i].ttft = time.Since(begin).Seconds()
 				}
 				return nil
 			})
-			out[i].total = time.Since(begin).Seconds()
+			if err == nil && r.Status != schemas.StatusOK {
+				err = fmt.Errorf("bench: %s", r.Failure.Message)
+			}
+			if errs[i] = err; err == nil {
+				out[i].total, out[i].engine = time.Since(begin).Seconds(), float64(r.Timing.EngineTTFTNS)/1e9
+			}
 		})
 	}
 	wg.Wait()

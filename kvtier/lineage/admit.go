@@ -127,6 +127,8 @@ func (l *Lineage) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg)
 	switch {
 	case t.state == turnEnded:
 		return out
+	case d.Err != "" && d.Code == schemas.CodeBusy && t.state != turnReady:
+		return l.later(now, t, out)
 	case d.Err != "":
 		code := d.Code
 		if code == "" {
@@ -143,6 +145,20 @@ func (l *Lineage) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg)
 		return l.fetched(now, t, d.Fetch, out)
 	case d.Render != nil:
 		return l.rendered(now, t, &d.Render.Reply, out)
+	}
+	return out
+}
+
+// later asks again soon: what was acknowledged is not given up because many turns
+// are being looked up at once, as after a restart. The deadline bounds it.
+func (l *Lineage) later(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
+	if int64(now-t.at) > l.cfg.DeadlineNS {
+		return l.refuse(now, t, schemas.CodeBusy, "too many turns were being read at once until the deadline", "", out)
+	}
+	t.askAgain = true
+	l.retries = append(l.retries, t)
+	if l.retryAt == schemas.Never {
+		l.retryAt = now + retryNS
 	}
 	return out
 }

@@ -80,6 +80,9 @@ func (l *Lineage) retry(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	l.retries, l.retryAt = nil, schemas.Never
 	for _, t := range ts {
 		switch {
+		case t.askAgain && t.state != turnEnded:
+			t.askAgain = false
+			out = l.begin(now, t, out)
 		case t.refusal != nil:
 			out = append(out, t.refusalMsg())
 		case t.ready != nil && t.state == turnReady:

@@ -107,6 +107,7 @@ type turn struct {
 	cancelled  bool
 	known      string // digest of the result, by which later turns refer to it
 	looked     bool
+	askAgain   bool            // a question outside was refused for lack of room
 	ready      *schemas.Ready  // until the server has it
 	refusal    *schemas.Result // likewise
 }

@@ -135,3 +135,44 @@ func TestOwedRefusal(t *testing.T) {
 		t.Errorf("the snapshot lacks the turn: %s %v", b, err)
 	}
 }
+
+// TestBusyQuestion: a question that is refused for lack of room is asked again,
+// and the turn is not given up before its deadline.
+func TestBusyQuestion(t *testing.T) {
+	l := small()
+	m, err := schemas.DecodeMsg(schemas.AgentSubject("default", "s", schemas.EventTurn), []byte(`{"weir":{"turn":"u"},"messages":[{"role":"user","content":"a"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Seq, m.At = 1, 1000
+	now := schemas.Time(1000)
+	op := func(out []schemas.Msg) *schemas.Op {
+		if f := failure(out); f != nil {
+			t.Fatalf("refused: %+v", f)
+		}
+		for _, o := range out {
+			if o.Kind == schemas.KindOp {
+				return o.Op
+			}
+		}
+		return nil
+	}
+	q := op(l.Step(now, &m, nil))
+	for range 3 {
+		if op(l.Step(now, &schemas.Msg{Kind: schemas.KindOpDone, OpDone: &schemas.OpDone{ID: q.ID, Err: "full", Code: schemas.CodeBusy}}, nil)) != nil {
+			t.Fatal("asked again at once")
+		}
+		now = l.Next()
+		if now == schemas.Never {
+			t.Fatal("never asked again")
+		}
+		if q = op(l.Step(now, &schemas.Msg{Kind: schemas.KindTick}, nil)); q == nil || q.Render == nil {
+			t.Fatalf("asked %+v", q)
+		}
+	}
+	now += schemas.Time(l.cfg.DeadlineNS)
+	f := failure(l.Step(now, &schemas.Msg{Kind: schemas.KindOpDone, OpDone: &schemas.OpDone{ID: q.ID, Err: "full", Code: schemas.CodeBusy}}, nil))
+	if f == nil || f.Code != schemas.CodeBusy {
+		t.Errorf("after the deadline: %+v", f)
+	}
+}

@@ -130,7 +130,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		}
 	} else {
 		x.decodes[t.ready.Job] = t
-		job.PrefillOn, job.Cached = t.prefillOn, t.cached
+		job.PrefillOn, job.Cached, job.BusyNS = t.prefillOn, t.cached, t.busy
 	}
 	r.counts.Placed++
 	return append(out, schemas.Msg{

@@ -40,6 +40,7 @@ type turn struct {
 	local     bool      // compute everything on the decode executor
 	prefillOn string
 	cached    int
+	busy      int64 // engine time of its prefill in nanoseconds
 
 	failure *schemas.Failure
 	failAt  schemas.Time // last publish of the failure
@@ -286,7 +287,7 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 	if t.stage != schemas.StagePrefill {
 		return out
 	}
-	t.prefillOn, t.cached = d.Executor, d.Cached
+	t.prefillOn, t.cached, t.busy = d.Executor, d.Cached, d.BusyNS
 	to, boot := t.decodeOn, t.boot
 	r.release(t)
 	t.stage = schemas.StageDecode
