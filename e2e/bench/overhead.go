@@ -98,7 +98,7 @@ func overheadOf(ctx context.Context, w *worker.Worker, o stack.Options, suffix s
 			through, direct = append(through, a...), append(direct, b...)
 		}
 	}
-	return overheadFigures(suffix, through, direct), nil
+	return overheadFigures(suffix, conc, through, direct), nil
 }
 
 // overheadFigures: what weir adds to a turn is its time to first token less the
@@ -107,16 +107,31 @@ func overheadOf(ctx context.Context, w *worker.Worker, o stack.Options, suffix s
 // turns say nothing about milliseconds; engine_ratio says, from medians, whether the
 // engine was slower inside weir than called directly. Totals are compared in pairs:
 // a turn through weir and the same turn in this process right after it.
-func overheadFigures(suffix string, through, direct []sample) []Figure {
+func overheadFigures(suffix string, conc int, through, direct []sample) []Figure {
 	var added, share, inside, outside []float64
 	for i := range through {
 		added = append(added, (through[i].ttft-through[i].engine)*1000)
 		inside, outside = append(inside, through[i].engine), append(outside, direct[i].ttft)
 		share = append(share, through[i].total/direct[i].total-1)
 	}
+	p50, p99, unit := median(added), quantile(added, 0.99), "ms added"
+	if conc > 1 {
+		// Turns wait for each other in both, and that is what is compared.
+		all := func(ss []sample, q float64) float64 {
+			var xs []float64
+			for _, s := range ss {
+				xs = append(xs, s.ttft*1000)
+			}
+			return quantile(xs, q)
+		}
+		p50, p99 = all(through, 0.5)-all(direct, 0.5), all(through, 0.99)-all(direct, 0.99)
+		return []Figure{
+			{"overhead.ttft_ms_p50" + suffix, p50, unit}, {"overhead.ttft_ms_p99" + suffix, p99, unit},
+			{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
+		}
+	}
 	return []Figure{
-		{"overhead.ttft_ms_p50" + suffix, median(added), "ms added"},
-		{"overhead.ttft_ms_p99" + suffix, quantile(added, 0.99), "ms added"},
+		{"overhead.ttft_ms_p50" + suffix, p50, unit}, {"overhead.ttft_ms_p99" + suffix, p99, unit},
 		{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
 		{"overhead.engine_ratio" + suffix, median(inside) / median(outside), "engine time in weir to that in one process"},
 	}

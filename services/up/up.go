@@ -325,11 +325,14 @@ func (s *stack) starting() bool {
 // ended tells the router at once that an executor is gone, and whether somebody
 // killed it: then none of its turns is to blame.
 func (s *stack) ended(c *child, err error) {
-	outside := proc.Outside(err)
+	outside, cause := proc.Outside(err), proc.Cause(err)
+	if exited(err) {
+		cause += ": " + c.lastWords()
+	}
 	if s.o.Output == "json" {
-		s.print(map[string]any{"event": "ended", "id": c.id, "role": c.role, "outside": outside, "cause": proc.Cause(err)})
+		s.print(map[string]any{"event": "ended", "id": c.id, "role": c.role, "outside": outside, "cause": cause})
 	} else {
-		fmt.Fprintf(s.o.Err, "%-7s ended (%s), starting it again; log: %s\n", c.id, proc.Cause(err), filepath.Join(s.o.Dir, "logs", c.id+".log"))
+		fmt.Fprintf(s.o.Err, "%-7s ended (%s), starting it again; log: %s\n", c.id, cause, filepath.Join(s.o.Dir, "logs", c.id+".log"))
 	}
 	if c.role == "control" || c.role == "tier" || s.nc == nil {
 		return
