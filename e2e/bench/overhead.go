@@ -126,12 +126,14 @@ func overheadFigures(suffix string, conc int, through, direct []sample) []Figure
 		}
 		p50, p99 = all(through, 0.5)-all(direct, 0.5), all(through, 0.99)-all(direct, 0.99)
 		return []Figure{
-			{"overhead.ttft_ms_p50" + suffix, p50, unit}, {"overhead.ttft_ms_p99" + suffix, p99, unit},
+			{"overhead.ttft_ms_p50" + suffix, p50, unit},
+			{"overhead.ttft_ms_p99" + suffix, p99, unit},
 			{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
 		}
 	}
 	return []Figure{
-		{"overhead.ttft_ms_p50" + suffix, p50, unit}, {"overhead.ttft_ms_p99" + suffix, p99, unit},
+		{"overhead.ttft_ms_p50" + suffix, p50, unit},
+		{"overhead.ttft_ms_p99" + suffix, p99, unit},
 		{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
 		{"overhead.engine_ratio" + suffix, median(inside) / median(outside), "engine time in weir to that in one process"},
 	}
