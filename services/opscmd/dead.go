@@ -96,7 +96,8 @@ func parseSeq(s string) (uint64, error) {
 	return n, nil
 }
 
-func (b *bus) showDead(cmd *cobra.Command, arg string) error {
+// onDead finds a dead letter and hands it to f.
+func (b *bus) onDead(cmd *cobra.Command, arg string, f func(s jetstream.Stream, m *jetstream.RawStreamMsg) error) error {
 	seq, err := parseSeq(arg)
 	if err != nil {
 		return err
@@ -108,43 +109,36 @@ func (b *bus) showDead(cmd *cobra.Command, arg string) error {
 	defer nc.Close()
 	s, err := js.Stream(cmd.Context(), streams.Dead)
 	if err != nil {
-		return err
+		return fmt.Errorf("stream %s: %w", streams.Dead, err)
 	}
 	m, err := s.GetMsg(cmd.Context(), seq)
 	if err != nil {
 		return absent(seq, err)
 	}
-	l := letter{Seq: seq}
-	if err := schemas.Decode(m.Data, &l.Dead); err != nil {
-		return err
-	}
-	if b.output == "json" {
-		return printJSON(cmd.OutOrStdout(), l)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "seq      %d\nsubject  %s\ntenant   %s\nsession  %s\nturn     %s\ncode     %s\nreason   %s\n\n%s\n",
-		l.Seq, l.Subject, l.Tenant, l.Session, l.Turn, l.Code, l.Reason, l.Body)
-	return nil
+	return f(s, m)
 }
 
+func (b *bus) showDead(cmd *cobra.Command, arg string) error {
+	return b.onDead(cmd, arg, func(_ jetstream.Stream, m *jetstream.RawStreamMsg) error {
+		l := letter{Seq: m.Sequence}
+		if err := schemas.Decode(m.Data, &l.Dead); err != nil {
+			return err
+		}
+		if b.output == "json" {
+			return printJSON(cmd.OutOrStdout(), l)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "seq      %d\nsubject  %s\ntenant   %s\nsession  %s\nturn     %s\ncode     %s\nreason   %s\n\n%s\n",
+			l.Seq, l.Subject, l.Tenant, l.Session, l.Turn, l.Code, l.Reason, l.Body)
+		return nil
+	})
+}
+
+// removeDead reads before it deletes: deleting what is not there reports no code
+// of its own.
 func (b *bus) removeDead(cmd *cobra.Command, arg string) error {
-	seq, err := parseSeq(arg)
-	if err != nil {
-		return err
-	}
-	nc, js, err := b.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	s, err := js.Stream(cmd.Context(), streams.Dead)
-	if err != nil {
-		return err
-	}
-	// Deleting what is not there reports no code of its own, reading it does.
-	if _, err := s.GetMsg(cmd.Context(), seq); err != nil {
-		return absent(seq, err)
-	}
-	return s.DeleteMsg(cmd.Context(), seq)
+	return b.onDead(cmd, arg, func(s jetstream.Stream, m *jetstream.RawStreamMsg) error {
+		return s.DeleteMsg(cmd.Context(), m.Sequence)
+	})
 }
 
 // absent says what to do about a letter that cannot be read.
