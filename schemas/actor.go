@@ -64,6 +64,8 @@ const (
 	KindCancel
 	KindTokensRequest // comes with Reply
 	KindTokensReply   // goes to the Reply of its request, which is its Subject
+	KindSessionRequest
+	KindSessionReply
 
 	// KindTick: the time asked for by Next has come.
 	KindTick
@@ -141,6 +143,8 @@ type Msg struct {
 	Cancel     *Cancel
 	TokensReq  *TokensRequest
 	TokensRep  *TokensReply
+	SessionReq *SessionRequest
+	SessionRep *SessionReply
 
 	Op     *Op
 	OpDone *OpDone
@@ -193,6 +197,10 @@ func (m *Msg) Body() Message {
 		return m.TokensReq
 	case KindTokensReply:
 		return m.TokensRep
+	case KindSessionRequest:
+		return m.SessionReq
+	case KindSessionReply:
+		return m.SessionRep
 	default:
 		return nil
 	}
@@ -250,6 +258,8 @@ func DecodeMsg(subject string, body []byte) (Msg, error) {
 		m.Kind, m.Cancel = KindCancel, new(Cancel)
 	case RootTokens:
 		m.Kind, m.TokensReq = KindTokensRequest, new(TokensRequest)
+	case RootSession:
+		m.Kind, m.SessionReq = KindSessionRequest, new(SessionRequest)
 	case RootSnap, RootSync:
 		return Msg{}, bad("%s is not a message for actors", s.Root)
 	}

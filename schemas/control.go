@@ -107,6 +107,23 @@ type RenderRequest struct {
 	Known []KnownText `json:"known,omitempty"`
 	// Continue: the text continues other text, so no BOS is put before it.
 	Continue bool `json:"continue,omitempty"`
+
+	ToolChoice json.RawMessage `json:"tool_choice,omitempty"`
+	Parallel   *bool           `json:"parallel_tool_calls,omitempty"`
+	// Answer is an answer that comes back and that no known text covers yet.
+	Answer *AnswerText `json:"answer,omitempty"`
+}
+
+// AnswerText is an answer that was produced here and that the request repeats as a
+// message. The template may write it otherwise than it was generated: with other
+// white space, with other JSON, without reasoning. If the rendered prompt still
+// holds the whole answer, its tokens stand for what the template writes.
+type AnswerText struct {
+	At    int `json:"at"`    // index in Messages
+	Known int `json:"known"` // index into Known, plus 1: the prompt that it answered
+	// Text is what was generated; End the text of the end token, if there was one.
+	Text string `json:"text"`
+	End  string `json:"end,omitempty"`
 }
 
 // KnownText names a text prefix by length and SHA-256.
@@ -121,12 +138,103 @@ func (r *RenderRequest) Check() error { return nil }
 // RenderReply is the rendered text and the tokens of its part after Matched.
 type RenderReply struct {
 	Header
-	Text    string   `json:"text,omitempty"`
-	Matched int      `json:"matched,omitempty"` // index into Known, plus 1; 0 for none
-	Tokens  Tokens   `json:"tokens,omitempty"`
-	Grammar string   `json:"grammar,omitempty"` // GBNF, checked
+	Text    string `json:"text,omitempty"`
+	Matched int    `json:"matched,omitempty"` // index into Known, plus 1; 0 for none
+	Tokens  Tokens `json:"tokens,omitempty"`
+	Grammar string `json:"grammar,omitempty"` // GBNF, checked
+	// Answered is set when the request's Answer was found: Text up to that byte is
+	// the prompt and the answer, and Tokens begin there. Matched is then Answer.Known.
+	Answered int `json:"answered,omitempty"`
+	// Rewrite says how the template's text of the answer differs from what was
+	// generated; empty when it does not, or there is no Answer.
+	Rewrite RewriteCause `json:"rewrite,omitempty"`
+	// Media stand in Tokens; their offsets count from Tokens[0].
+	Media []MediaSpan `json:"media,omitempty"`
+	// Uncached: media are not fully described, see Prompt.Uncached.
+	Uncached bool `json:"uncached,omitempty"`
+	// Parse names the parser of the answer, see Ready.Parse.
+	Parse   string   `json:"parse,omitempty"`
 	Failure *Failure `json:"failure,omitempty"`
 }
 
 // Check accepts every reply.
 func (r *RenderReply) Check() error { return nil }
+
+// RewriteCause is how a template changes an answer that it is given back.
+type RewriteCause string
+
+// The causes, worst first: where several apply, the first one counts.
+const (
+	RewriteReasoning RewriteCause = "reasoning"   // it drops the reasoning
+	RewriteText      RewriteCause = "text"        // it changes words
+	RewriteCalls     RewriteCause = "tool_calls"  // it writes tool calls otherwise
+	RewriteSpace     RewriteCause = "white_space" // it trims or adds white space
+)
+
+// SessionRequest asks lineage about a session, or to forget it, on session.<cell>.
+type SessionRequest struct {
+	Header
+	Tenant  string `json:"tenant"`
+	Session string `json:"session"`
+	// Turn limits the answer to what concerns one turn.
+	Turn string `json:"turn,omitempty"`
+	// Forget removes the session from memory and from the next snapshot. It is
+	// refused while turns are in work.
+	Forget bool `json:"forget,omitempty"`
+}
+
+// Check reports the first bad field.
+func (r *SessionRequest) Check() error {
+	if err := CheckID("tenant", r.Tenant); err != nil {
+		return err
+	}
+	if r.Turn != "" {
+		if err := CheckID("turn", r.Turn); err != nil {
+			return err
+		}
+	}
+	return CheckID("session", r.Session)
+}
+
+// SessionReply is what lineage knows of a session.
+type SessionReply struct {
+	Header
+	Found   bool `json:"found"`
+	Pending int  `json:"pending,omitempty"` // turns without a result
+	// Branches are sorted by name; at most MaxSessionBranches, Left are left out.
+	Branches []BranchInfo `json:"branches,omitempty"`
+	Left     int          `json:"left,omitempty"`
+	// Events counts what was said and inferred, by kind: tool_wait, user_wait,
+	// fork, sub_agent, retry, compaction, rewrite, pruned, …; an inferred one is
+	// counted as "inferred.<kind>" too.
+	Events map[string]int `json:"events,omitempty"`
+	// Keys, with Forget, are the last chain keys of the session's branches that no
+	// other session shares, by which a tier node finds the blocks.
+	Keys []string `json:"keys,omitempty"`
+	// Refs, with Forget, are payload objects that only this session named.
+	Refs  []string `json:"refs,omitempty"`
+	Error string   `json:"error,omitempty"`
+}
+
+// MaxSessionBranches bounds the branches in a SessionReply.
+const MaxSessionBranches = 1024
+
+// Check accepts every reply.
+func (r *SessionReply) Check() error { return nil }
+
+// BranchInfo is one branch of a session.
+type BranchInfo struct {
+	ID        string      `json:"id"`
+	Parent    string      `json:"parent,omitempty"`
+	State     BranchState `json:"state"`
+	Why       string      `json:"why,omitempty"` // what the state follows from
+	Inferred  bool        `json:"inferred,omitempty"`
+	Tool      string      `json:"tool,omitempty"`
+	ResumeNS  int64       `json:"resume_ns,omitempty"`
+	Turns     int         `json:"turns"`
+	Messages  int         `json:"messages"`
+	Tokens    int         `json:"tokens"`
+	Tail      string      `json:"tail,omitempty"` // turn whose answer it ends with
+	ToolWaits int         `json:"tool_waits,omitempty"`
+	AtNS      int64       `json:"at_ns,omitempty"` // of the last change
+}

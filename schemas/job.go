@@ -24,6 +24,11 @@ type Job struct {
 	Cached int `json:"cached,omitempty"`
 	// BusyNS is the engine time of the prefill stage in nanoseconds.
 	BusyNS int64 `json:"busy_ns,omitempty"`
+	// PlacedNS is when the router placed the job, Unix time.
+	PlacedNS int64 `json:"placed_ns,omitempty"`
+	// Spans are the stages that are over, Miss what the prefill stage found.
+	Spans []StageSpan `json:"spans,omitempty"`
+	Miss  *Miss       `json:"miss,omitempty"`
 }
 
 // Check reports the first bad field.
@@ -65,9 +70,12 @@ type Done struct {
 	// PassedTo is the executor that got the decode job from here.
 	PassedTo string `json:"passed_to,omitempty"`
 	// BusyNS is the engine time of the stage in nanoseconds.
-	BusyNS int64  `json:"busy_ns,omitempty"`
-	Code   string `json:"code,omitempty"` // of a failure: see Failure
-	Reason string `json:"reason,omitempty"`
+	BusyNS int64 `json:"busy_ns,omitempty"`
+	// Spans are the stages that are over, Miss what a prefill stage found.
+	Spans  []StageSpan `json:"spans,omitempty"`
+	Miss   *Miss       `json:"miss,omitempty"`
+	Code   string      `json:"code,omitempty"` // of a failure: see Failure
+	Reason string      `json:"reason,omitempty"`
 }
 
 // Check reports the first bad field.

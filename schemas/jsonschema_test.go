@@ -33,6 +33,7 @@ var enums = map[reflect.Type][]any{
 	reflect.TypeFor[schemas.Role]():        {schemas.RolePrefill, schemas.RoleDecode, schemas.RoleMixed, schemas.RoleDraining, schemas.RoleStandby},
 	reflect.TypeFor[schemas.SizeClass]():   {schemas.SizeS, schemas.SizeM, schemas.SizeL},
 	reflect.TypeFor[schemas.Medium]():      {schemas.MediumDevice, schemas.MediumHost, schemas.MediumDisk},
+	reflect.TypeFor[schemas.TurnHint]():    {schemas.HintCompaction},
 	reflect.TypeFor[schemas.BranchState](): {schemas.BranchRunning, schemas.BranchToolWaiting, schemas.BranchUserWaiting, schemas.BranchSuperseded, schemas.BranchEnded},
 }
 
@@ -56,19 +57,20 @@ var limits = map[string]map[string]limit{
 
 // ids are the fields that Check holds to the grammar of ids.
 var ids = map[string][]string{
-	"ready":          {"tenant", "session", "turn", "branch", "job"},
-	"done":           {"job"},
-	"cancel":         {"job"},
-	"tokens_request": {"session"},
-	"result":         {"tenant", "session", "turn"},
-	"heartbeat":      {"executor"},
-	"report":         {"executor"},
-	"kv_notice":      {"node"},
-	"sync_reply":     {"node"},
-	"branch_change":  {"session"},
-	"plan":           {"id"},
-	"dead":           {"tenant"},
-	"lease":          {"holder"},
+	"ready":           {"tenant", "session", "turn", "branch", "job"},
+	"done":            {"job"},
+	"cancel":          {"job"},
+	"tokens_request":  {"session"},
+	"session_request": {"tenant", "session"},
+	"result":          {"tenant", "session", "turn"},
+	"heartbeat":       {"executor"},
+	"report":          {"executor"},
+	"kv_notice":       {"node"},
+	"sync_reply":      {"node"},
+	"branch_change":   {"session"},
+	"plan":            {"id"},
+	"dead":            {"tenant"},
+	"lease":           {"holder"},
 }
 
 // optionalIDs are ids that may be empty.

@@ -84,7 +84,10 @@ type BranchChange struct {
 	Tool     string      `json:"tool,omitempty"`
 	ResumeNS int64       `json:"resume_ns,omitempty"` // expected Unix time of the next turn
 	Inferred bool        `json:"inferred,omitempty"`
-	AtNS     int64       `json:"at_ns"`
+	// Why is the event or inference behind the change: turn, result, tool_wait,
+	// fork, sub_agent, retry, compaction, rewrite, pruned, decay, session_end …
+	Why  string `json:"why,omitempty"`
+	AtNS int64  `json:"at_ns"`
 }
 
 // Check reports the first bad field.

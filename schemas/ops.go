@@ -66,6 +66,15 @@ type OpenDone struct {
 	NeedHead bool
 	// Missing is the number of whole prompt blocks still to be computed.
 	Missing int
+	// Gone says why the first block that was missed is gone, when the tier knows:
+	// it had been computed, as Prompt.Path says.
+	Gone *Gone
+}
+
+// Gone is what the tier remembers of a block that it does not hold.
+type Gone struct {
+	AtNS int64  // when it was evicted, Unix time; 0: it was never kept
+	Rule string // the rule by which it went, see kvtier/hostmem
 }
 
 // PrefillOp computes whole blocks of the prompt, at least one, until MaxNS
@@ -107,6 +116,7 @@ type DecodeRow struct {
 	Finish   string  // "", or why generation ended: stop, length
 	Answer   string  // with Finish: the whole text, delivered tokens included
 	End      string  // with Finish: text of the end token, if there was one
+	Message  []byte  // with Finish: the message that the answer is, where Ready.Parse names a parser
 	Err      string  // the row failed; the others go on
 	Code     string
 	Logprobs [][]byte // OpenAI logprob objects where wanted: one per token, delivered ones before

@@ -29,6 +29,22 @@ type Prompt struct {
 	TailFrom int      `json:"from,omitempty"` // index of the first token in Tail, a multiple of the block size
 	Tail     Tokens   `json:"tail"`           // tokens TailFrom..N-1, never empty
 	Path     []Extent `json:"path,omitempty"` // the known prefix, from the root on
+	// Media are the images whose placeholder tokens stand in the prompt, in order.
+	// Their digests are part of the keys of the blocks that they touch.
+	Media []MediaSpan `json:"media,omitempty"`
+	// Uncached: media are not fully described. Blocks are neither looked up nor kept.
+	Uncached bool `json:"uncached,omitempty"`
+}
+
+// MediaSpan is one image or other medium of a prompt.
+type MediaSpan struct {
+	// Digest names content and preprocessing: SHA-256 in hex over the medium's
+	// own SHA-256 and the options that change what the model sees.
+	Digest string `json:"d"`
+	Offset int    `json:"o"` // index of the first placeholder token
+	Length int    `json:"n"` // placeholder tokens
+	// Ref is where the bytes are: an object of the PAYLOAD bucket.
+	Ref string `json:"r,omitempty"`
 }
 
 // KeySpec names everything besides the tokens that decides what a KV block
@@ -79,6 +95,14 @@ type Ready struct {
 	Stop      []string `json:"stop,omitempty"`
 	IgnoreEOS bool     `json:"ignore_eos,omitempty"`
 	Force     Tokens   `json:"force,omitempty"` // force_output
+	// Parse says how the answer's text becomes a message: the name of a parser
+	// family and flags, such as "hermes+tools+think"; empty when the text is all.
+	// gpuexec/chat defines it.
+	Parse string `json:"parse,omitempty"`
+	// Miss is why the first block behind the known prefix must be computed.
+	Miss *Miss `json:"miss,omitempty"`
+	// ReadyNS is when the turn was rendered, Unix time.
+	ReadyNS int64 `json:"ready_ns,omitempty"`
 
 	AdmittedNS int64 `json:"admitted_ns"`
 	DeadlineNS int64 `json:"deadline_ns"`
@@ -111,6 +135,13 @@ func (p *Prompt) check() error {
 	}
 	if p.TailFrom < 0 || p.TailFrom+len(p.Tail) != p.N || len(p.Tail) == 0 {
 		return bad("prompt.tail has %d tokens from %d on, but the prompt has %d", len(p.Tail), p.TailFrom, p.N)
+	}
+	end := 0
+	for i, m := range p.Media {
+		if m.Offset < end || m.Length < 1 || m.Offset+m.Length > p.N {
+			return bad("prompt.media[%d] covers tokens %d to %d of a prompt of %d", i, m.Offset, m.Offset+m.Length, p.N)
+		}
+		end = m.Offset + m.Length
 	}
 	at := 0
 	for i, e := range p.Path {

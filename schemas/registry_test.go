@@ -45,6 +45,8 @@ func messages() []message {
 		{"render_request", func() schemas.Message { return new(schemas.RenderRequest) }, "", schemas.KindNone},
 		{"report", func() schemas.Message { return new(schemas.Report) }, schemas.ReportSubject("c0", "e1"), schemas.KindReport},
 		{"result", func() schemas.Message { return new(schemas.Result) }, schemas.ResultSubject("default", "s-1", "t-0007"), schemas.KindResult},
+		{"session_reply", func() schemas.Message { return new(schemas.SessionReply) }, "", schemas.KindNone},
+		{"session_request", func() schemas.Message { return new(schemas.SessionRequest) }, schemas.SessionSubject("c0"), schemas.KindSessionRequest},
 		{"snap", func() schemas.Message { return new(schemas.Snap) }, "", schemas.KindNone},
 		{"sync_reply", func() schemas.Message { return new(schemas.SyncReply) }, "", schemas.KindNone},
 		{"sync_request", func() schemas.Message { return new(schemas.SyncRequest) }, "", schemas.KindNone},

@@ -17,6 +17,9 @@ type Frame struct {
 	// TextAt is the byte offset of Text in the answer: a reader that resumes cuts by it.
 	TextAt   int               `json:"xi,omitempty"`
 	Logprobs []json.RawMessage `json:"lp,omitempty"` // OpenAI logprob objects, one per token
+	// Parse says how the text becomes a message, see Ready.Parse. It is in every
+	// frame, so that a reader may begin anywhere.
+	Parse string `json:"p,omitempty"`
 	// Reject refuses a publish that is no turn of its own: its turn id was used
 	// with other content. It concerns only the caller whose body has that digest.
 	Reject *Reject `json:"reject,omitempty"`
@@ -102,7 +105,77 @@ type Timing struct {
 	// the same engine called directly would have taken.
 	EngineTTFTNS int64 `json:"engine_ttft_ns,omitempty"`
 	TotalNS      int64 `json:"total_ns"` // admission to result
+	// Spans are the stages of the turn in order, as offsets from AdmittedNS.
+	Spans []StageSpan `json:"spans,omitempty"`
 }
+
+// StageSpan is the time that one stage of a turn took, in nanoseconds since
+// admission. Clocks are those of the hosts that did the work.
+type StageSpan struct {
+	Stage string `json:"s"`            // see the constants
+	On    string `json:"on,omitempty"` // executor
+	From  int64  `json:"a"`
+	To    int64  `json:"b"`
+}
+
+// The stages of a waterfall, in the order in which they happen. A turn without a
+// prefill stage has no prefill spans, one that was handed over has several decode
+// spans.
+const (
+	SpanRender      = "render"       // lineage: admission to READY
+	SpanQueue       = "queue"        // router: READY to the first job
+	SpanPrefillWait = "prefill_wait" // executor: job placed to its first engine operation
+	SpanPrefill     = "prefill"      // executor: first engine operation to blocks sealed
+	SpanDecodeWait  = "decode_wait"  // prefilled, or placed, to the decode job's first engine operation
+	SpanDecode      = "decode"       // first engine operation to the last token
+)
+
+// MaxSpans bounds the spans of a turn; later attempts drop the oldest ones.
+const MaxSpans = 32
+
+// Miss says why the first block of a prompt that was not found had to be
+// computed. Lineage fills it as far as the text decides; an executor that misses
+// a block which had been computed fills in why it is gone.
+type Miss struct {
+	Cause MissCause `json:"cause"`
+	// Message is the index, among the turn's whole message list, of the message in
+	// which the block begins, and Byte the offset in that message's content of the
+	// first byte that differs from what was computed before. -1 is what stands
+	// before all messages: template, tools.
+	Message int `json:"message"`
+	Byte    int `json:"byte"`
+	// Known is the number of leading prompt tokens that were computed before in
+	// this session; more than the cached ones if blocks are gone.
+	Known int `json:"known"`
+	// Lost: prompt tokens that had been computed and whose place in the prompt
+	// changed, by the cause.
+	Lost   int    `json:"lost,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	// AtNS and Rule say when and by which rule the block was evicted.
+	AtNS int64  `json:"at_ns,omitempty"`
+	Rule string `json:"rule,omitempty"`
+}
+
+// MissCause is why a block was missed.
+type MissCause string
+
+// The causes.
+const (
+	MissFirst      MissCause = "first_turn" // the branch has no context yet
+	MissNewText    MissCause = "new_text"   // what comes behind the known context
+	MissSystem     MissCause = "system"     // the system message changed
+	MissTools      MissCause = "tools"      // the tool definitions changed
+	MissTemplate   MissCause = "template"   // template options changed
+	MissModel      MissCause = "model"      // another model or adapter
+	MissCompaction MissCause = "compaction" // a summary replaced the middle
+	MissRewrite    MissCause = "rewrite"    // an earlier message changed
+	MissPruned     MissCause = "pruned"     // media or a tool result was taken out
+	MissReasoning  MissCause = "reasoning"  // the template dropped an answer's reasoning
+	MissReworded   MissCause = "reworded"   // the template writes an answer otherwise than it was generated
+	MissEvicted    MissCause = "evicted"    // it was computed, kept, and evicted
+	MissNotKept    MissCause = "not_kept"   // it was computed, and memory had no room for it
+	MissNotCached  MissCause = "not_cached" // media are not fully described, so nothing is kept
+)
 
 // Result is the end of a turn, on result.<tenant>.<session>.<turn>. It is
 // published with an expected last sequence of 0 on its subject, so the first one
@@ -119,13 +192,21 @@ type Result struct {
 	Failure *Failure `json:"failure,omitempty"`
 	Model   string   `json:"model,omitempty"`
 
-	Text   string `json:"text"`
+	// Text is what was generated, with the markers of reasoning and tool calls as
+	// the model wrote them. Message is what it means, as Chat Completions has it:
+	// role, content, reasoning_content, tool_calls. Without a parser it is absent:
+	// the text is the content.
+	Text    string          `json:"text"`
+	Message json.RawMessage `json:"message,omitempty"`
+	Parse   string          `json:"parse,omitempty"` // see Ready.Parse
+
 	Tokens Tokens `json:"tokens"` // generated tokens, the end token included
 	Finish string `json:"finish,omitempty"`
 	// End is the text of the end token, when one was generated. Templates write
 	// it after an answer, so lineage needs it to recognise the answer.
 	End    string `json:"end,omitempty"`
 	Usage  Usage  `json:"usage"`
+	Miss   *Miss  `json:"miss,omitempty"`
 	Timing Timing `json:"timing"`
 	Replay bool   `json:"replay,omitempty"` // force_output
 

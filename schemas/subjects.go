@@ -31,6 +31,7 @@ const (
 	RootCancel  Root = "cancel"  // cancel.<cell>.<executor>, core
 	RootSync    Root = "sync"    // sync.<node>, core, request-reply
 	RootTokens  Root = "tokens"  // tokens.<cell>, core, request-reply
+	RootSession Root = "session" // session.<cell>, core, request-reply
 )
 
 // layouts lists the token names after the root. It is the whole grammar.
@@ -55,13 +56,14 @@ var layouts = map[Root][]string{
 	RootCancel:  {"cell", "executor"},
 	RootSync:    {"node"},
 	RootTokens:  {"cell"},
+	RootSession: {"cell"},
 }
 
 // Roots returns all roots in a fixed order.
 func Roots() []Root {
 	return []Root{
 		RootAgent, RootReady, RootPrefill, RootDecode, RootDone, RootKV, RootBranch, RootRole, RootReport, RootPlan,
-		RootOut, RootCkpt, RootResult, RootSnap, RootDead, RootLease, RootHB, RootCancel, RootSync, RootTokens,
+		RootOut, RootCkpt, RootResult, RootSnap, RootDead, RootLease, RootHB, RootCancel, RootSync, RootTokens, RootSession,
 	}
 }
 
@@ -198,6 +200,9 @@ func CancelSubject(cell, executor string) string { return "cancel." + cell + "."
 
 // TokensSubject answers token ranges of a turn's prompt.
 func TokensSubject(cell string) string { return "tokens." + cell }
+
+// SessionSubject answers what lineage knows of a session.
+func SessionSubject(cell string) string { return "session." + cell }
 
 // SyncSubject answers the full list of a node's sealed extents.
 func SyncSubject(node string) string { return "sync." + node }

@@ -37,6 +37,7 @@ func TestBuildersParse(t *testing.T) {
 		{schemas.CancelSubject("c", "e"), schemas.RootCancel, map[string]string{"cell": "c", "executor": "e"}},
 		{schemas.SyncSubject("n"), schemas.RootSync, map[string]string{"node": "n"}},
 		{schemas.TokensSubject("c"), schemas.RootTokens, map[string]string{"cell": "c"}},
+		{schemas.SessionSubject("c"), schemas.RootSession, map[string]string{"cell": "c"}},
 	}
 	left := map[schemas.Root]bool{}
 	for _, r := range schemas.Roots() {

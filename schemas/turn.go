@@ -61,7 +61,23 @@ type TurnMeta struct {
 	// Digest is the content digest of the published body. Callers leave it out;
 	// it is set where a large body was moved to the payload bucket.
 	Digest string `json:"digest,omitempty"`
+	// Hint is what the caller knows of this turn and a Chat Completions body has
+	// no place for; see the constants.
+	Hint TurnHint `json:"hint,omitempty"`
+	// Inferred: the session was chosen by the gateway from the content, so turns
+	// of unrelated agents may share it, and old branches may be forgotten.
+	Inferred bool `json:"inferred,omitempty"`
 }
+
+// TurnHint says what a turn is for.
+type TurnHint string
+
+// The hints.
+const (
+	// HintCompaction: the answer is a summary that will replace the branch's
+	// context. Codex sends it as x-codex-turn-metadata.
+	HintCompaction TurnHint = "compaction"
+)
 
 // Turn is published on agent.<tenant>.<session>.turn: a Chat Completions (or,
 // with Prompt, a Completions) body plus the "weir" object.
@@ -120,6 +136,7 @@ type Body struct {
 	Functions          json.RawMessage   `json:"functions,omitempty"`
 	FunctionCall       json.RawMessage   `json:"function_call,omitempty"`
 	ChatTemplateKwargs json.RawMessage   `json:"chat_template_kwargs,omitempty"`
+	NVExt              json.RawMessage   `json:"nvext,omitempty"` // Dynamo's extension; weir reads agent_hints
 
 	Modalities           json.RawMessage `json:"modalities,omitempty"`
 	Audio                json.RawMessage `json:"audio,omitempty"`
@@ -190,6 +207,9 @@ func (t *Turn) Check() error {
 	}
 	if len(w.Known) > 64 || len(w.Digest) > 64 {
 		return bad("weir.known and weir.digest are at most 64 hex digits")
+	}
+	if w.Hint != "" && w.Hint != HintCompaction {
+		return bad("weir.hint is %q, known is %s", w.Hint, HintCompaction)
 	}
 	if w.DeadlineNS < 0 {
 		return bad("weir.deadline_ns is %d, it must be a Unix time in nanoseconds", w.DeadlineNS)

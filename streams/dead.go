@@ -105,7 +105,7 @@ func IsBus(k schemas.Kind) bool { return k > schemas.KindNone && k < schemas.Kin
 
 func encode(m *schemas.Msg) ([]byte, error) {
 	// A reply goes to the inbox of whoever asked.
-	if m.Kind != schemas.KindTokensReply {
+	if m.Kind != schemas.KindTokensReply && m.Kind != schemas.KindSessionReply {
 		if _, err := schemas.ParseSubject(m.Subject); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ func sample(r schemas.Root) string {
 
 func TestEveryRootHasOneStream(t *testing.T) {
 	topo := Topology(Options{})
-	core := map[schemas.Root]bool{schemas.RootHB: true, schemas.RootCancel: true, schemas.RootSync: true, schemas.RootTokens: true}
+	core := map[schemas.Root]bool{schemas.RootHB: true, schemas.RootCancel: true, schemas.RootSync: true, schemas.RootTokens: true, schemas.RootSession: true}
 	for _, r := range schemas.Roots() {
 		var got []string
 		for _, s := range topo {
