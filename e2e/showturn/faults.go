@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/e2e/bench"
 	"github.com/weir-dev/weir/e2e/chaos"
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 )
 
@@ -32,12 +33,12 @@ type killLine struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-func killPart(ctx context.Context, out *printer) error {
+func killPart(ctx context.Context, out *show.Printer) error {
 	if stack.Libraries() == "" {
 		return errNoLibraries
 	}
 	seed := uint64(time.Now().UnixNano())
-	out.line(killLine{Seed: seed})
+	out.Line(killLine{Seed: seed})
 	r, err := chaos.Run(ctx, chaos.Options{
 		Seed: seed, Turns: faultTurns, Sessions: faultSessions, PerKind: faultsPerKind, Kinds: chaos.Kinds(), Engine: "llama",
 		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "showturn: "+format+"\n", args...) },
@@ -46,24 +47,24 @@ func killPart(ctx context.Context, out *printer) error {
 		return err
 	}
 	for _, p := range r.Problems {
-		out.line(killLine{Problem: p})
+		out.Line(killLine{Problem: p})
 	}
 	kinds := 0
 	for _, k := range chaos.Kinds() {
 		if r.Hits[k] > 0 {
 			kinds++
-			out.figure("recover."+k+"_s_p95", r.P95(k), "s")
+			out.Figure("recover."+k+"_s_p95", r.P95(k), "s")
 		}
 	}
-	out.figure("kill.turns", float64(r.Turns), "turns")
-	out.figure("kill.kinds_hit", float64(kinds), "kinds")
-	out.figure("kill.lost", float64(r.Lost), "turns")
-	out.figure("kill.duplicated", float64(r.Duplicated), "tokens and results")
-	out.figure("kill.changed_tokens", float64(r.Changed), "tokens")
+	out.Figure("kill.turns", float64(r.Turns), "turns")
+	out.Figure("kill.kinds_hit", float64(kinds), "kinds")
+	out.Figure("kill.lost", float64(r.Lost), "turns")
+	out.Figure("kill.duplicated", float64(r.Duplicated), "tokens and results")
+	out.Figure("kill.changed_tokens", float64(r.Changed), "tokens")
 	return err
 }
 
-func poisonPart(ctx context.Context, out *printer) error {
+func poisonPart(ctx context.Context, out *show.Printer) error {
 	engine := "go"
 	if stack.Libraries() != "" {
 		engine = "llama"
@@ -73,17 +74,17 @@ func poisonPart(ctx context.Context, out *printer) error {
 		return err
 	}
 	for _, p := range r.Problems {
-		out.line(killLine{Problem: p})
+		out.Line(killLine{Problem: p})
 	}
-	out.figure("poison.executor_deaths", float64(r.Deaths), "deaths")
-	out.figure("poison.others_lost", float64(r.OthersLost), "turns")
-	out.line(map[string]int{"poison_dead_letters": r.DeadLetters, "poison_good_results": r.Good})
+	out.Figure("poison.executor_deaths", float64(r.Deaths), "deaths")
+	out.Figure("poison.others_lost", float64(r.OthersLost), "turns")
+	out.Line(map[string]int{"poison_dead_letters": r.DeadLetters, "poison_good_results": r.Good})
 	return err
 }
 
 // benchPart prints the figures of one benchmark.
-func benchPart(run func(ctx context.Context, dir string) ([]bench.Figure, error)) func(context.Context, *printer) error {
-	return func(ctx context.Context, out *printer) error {
+func benchPart(run func(ctx context.Context, dir string) ([]bench.Figure, error)) func(context.Context, *show.Printer) error {
+	return func(ctx context.Context, out *show.Printer) error {
 		if stack.Libraries() == "" {
 			return errNoLibraries
 		}
@@ -94,7 +95,7 @@ func benchPart(run func(ctx context.Context, dir string) ([]bench.Figure, error)
 		defer func() { _ = os.RemoveAll(dir) }()
 		figures, err := run(ctx, dir)
 		for _, f := range figures {
-			out.figure(f.Name, f.Value, f.Unit)
+			out.Figure(f.Name, f.Value, f.Unit)
 		}
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weir-dev/weir/e2e/badinput"
+	"github.com/weir-dev/weir/e2e/show"
 )
 
 // fullLine is what was seen on the way, or a turn that was lost.
@@ -14,16 +15,16 @@ type fullLine struct {
 
 // fullPart fills streams and a disk, and counts acknowledged turns without exactly
 // one good result.
-func fullPart(ctx context.Context, out *printer) error {
+func fullPart(ctx context.Context, out *show.Printer) error {
 	f, err := badinput.RunFull(ctx)
 	for _, n := range f.Notes {
-		out.line(fullLine{Full: n})
+		out.Line(fullLine{Full: n})
 	}
 	for _, l := range f.Lost {
-		out.line(fullLine{Lost: l})
+		out.Line(fullLine{Lost: l})
 	}
 	if f.Acked > 0 {
-		out.figure("full.lost", float64(len(f.Lost)), "turns")
+		out.Figure("full.lost", float64(len(f.Lost)), "turns")
 	}
 	return err
 }

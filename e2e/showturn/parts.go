@@ -8,13 +8,14 @@ import (
 	"github.com/weir-dev/weir/e2e/bench"
 	"github.com/weir-dev/weir/e2e/cache"
 	"github.com/weir-dev/weir/e2e/exact"
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 )
 
 // parts are all runs, in order. To add figures, add a part: the run belongs into a
 // package of its own, which its test asserts on too.
-func parts() []part {
-	return []part{
+func parts() []show.Part {
+	return []show.Part{
 		// What measures time comes first, on a machine that is still quiet.
 		{"overhead", []string{"overhead.ttft_ms_p50", "overhead.ttft_ms_p99", "overhead.e2e_share"}, benchPart(overheadPart)},
 		{"null", []string{"null.turns_per_s", "null.tokens_per_s"}, benchPart(nullPart)},
@@ -45,7 +46,7 @@ type exactLine struct {
 	Problem   string `json:"problem,omitempty"`
 }
 
-func exactPart(ctx context.Context, out *printer) error {
+func exactPart(ctx context.Context, out *show.Printer) error {
 	if stack.Libraries() == "" {
 		return errNoLibraries
 	}
@@ -60,15 +61,15 @@ func exactPart(ctx context.Context, out *printer) error {
 			if c.KVEqual() {
 				exactKV++
 			}
-			out.line(exactLine{c.String(), c.Digest, c.Generated, c.Cached, c.PrefillOn, c.DecodeOn, c.Same(), c.Blocks, c.BlocksOff, c.Problem})
+			out.Line(exactLine{c.String(), c.Digest, c.Generated, c.Cached, c.PrefillOn, c.DecodeOn, c.Same(), c.Blocks, c.BlocksOff, c.Problem})
 		}
 		if _, err := exact.Run(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("%s-%s: %w", o.Engine, o.Preset, err))
 		}
 	}
-	out.figure("turn.cases", float64(cases), "cases")
-	out.figure("turn.cases_differing", float64(differing), "cases")
-	out.figure("turn.kv_bit_exact_cases", float64(exactKV), "cases")
+	out.Figure("turn.cases", float64(cases), "cases")
+	out.Figure("turn.cases_differing", float64(differing), "cases")
+	out.Figure("turn.kv_bit_exact_cases", float64(exactKV), "cases")
 	return errors.Join(errs...)
 }
 
@@ -82,7 +83,7 @@ type cacheLine struct {
 	Problem   string  `json:"problem,omitempty"`
 }
 
-func cachePart(ctx context.Context, out *printer) error {
+func cachePart(ctx context.Context, out *show.Printer) error {
 	if stack.Libraries() == "" {
 		return errNoLibraries
 	}
@@ -90,7 +91,7 @@ func cachePart(ctx context.Context, out *printer) error {
 	var errs []error
 	for _, e := range []struct{ engine, preset string }{{"llama", "small"}, {"go", "tiny"}} {
 		got, err := cache.Run(ctx, e.engine, e.preset, cache.Places(), func(o *cache.Outcome) {
-			out.line(cacheLine{o.String(), o.Prompt, o.Generated, o.Cached, o.Share, o.Problem})
+			out.Line(cacheLine{o.String(), o.Prompt, o.Generated, o.Cached, o.Share, o.Problem})
 			if o.Problem != "" {
 				errs = append(errs, fmt.Errorf("%v: %s", o.Scenario, o.Problem))
 			}
@@ -98,6 +99,6 @@ func cachePart(ctx context.Context, out *printer) error {
 		errs = append(errs, err)
 		all = append(all, got...)
 	}
-	out.figure("cache.second_turn_share_min", cache.MinShare(all), "share")
+	out.Figure("cache.second_turn_share_min", cache.MinShare(all), "share")
 	return errors.Join(errs...)
 }
