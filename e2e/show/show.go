@@ -25,6 +25,11 @@ type Part struct {
 	Run     func(ctx context.Context, out *Printer) error
 }
 
+// New makes a part.
+func New(name string, figures []string, run func(ctx context.Context, out *Printer) error) Part {
+	return Part{Name: name, Figures: figures, Run: run}
+}
+
 // Main is the main function of a command that shows parts.
 func Main(command string, all []Part) {
 	only := flag.String("only", "", "run only these parts, separated by commas")

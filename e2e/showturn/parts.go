@@ -17,15 +17,15 @@ import (
 func parts() []show.Part {
 	return []show.Part{
 		// What measures time comes first, on a machine that is still quiet.
-		{"overhead", []string{"overhead.ttft_ms_p50", "overhead.ttft_ms_p99", "overhead.e2e_share"}, benchPart(overheadPart)},
-		{"null", []string{"null.turns_per_s", "null.tokens_per_s"}, benchPart(nullPart)},
-		{"kv", []string{"kv.export_vs_memcpy", "kv.import_vs_memcpy"}, benchPart(kvPart)},
-		{"engines", []string{"goengine.prefill_vs_llama", "goengine.decode_vs_llama"}, benchPart(bench.GoAgainstLlama)},
-		{"kill", append(recoverNames(), "kill.turns", "kill.kinds_hit", "kill.lost", "kill.duplicated", "kill.changed_tokens"), killPart},
-		{"poison", []string{"poison.executor_deaths", "poison.others_lost"}, poisonPart},
-		{"full", []string{"full.lost"}, fullPart},
-		{"exact", []string{"turn.cases", "turn.cases_differing", "turn.kv_bit_exact_cases"}, exactPart},
-		{"cache", []string{"cache.second_turn_share_min"}, cachePart},
+		show.New("overhead", []string{"overhead.ttft_ms_p50", "overhead.ttft_ms_p99", "overhead.e2e_share"}, benchPart(overheadPart)),
+		show.New("null", []string{"null.turns_per_s", "null.tokens_per_s"}, benchPart(nullPart)),
+		show.New("kv", []string{"kv.export_vs_memcpy", "kv.import_vs_memcpy"}, benchPart(kvPart)),
+		show.New("engines", []string{"goengine.prefill_vs_llama", "goengine.decode_vs_llama"}, benchPart(bench.GoAgainstLlama)),
+		show.New("kill", append(recoverNames(), "kill.turns", "kill.kinds_hit", "kill.lost", "kill.duplicated", "kill.changed_tokens"), killPart),
+		show.New("poison", []string{"poison.executor_deaths", "poison.others_lost"}, poisonPart),
+		show.New("full", []string{"full.lost"}, fullPart),
+		show.New("exact", []string{"turn.cases", "turn.cases_differing", "turn.kv_bit_exact_cases"}, exactPart),
+		show.New("cache", []string{"cache.second_turn_share_min"}, cachePart),
 	}
 }
 
