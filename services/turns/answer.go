@@ -17,6 +17,7 @@ type Event struct {
 	TextAt   int               // byte offset of Text in the answer
 	Logprobs []json.RawMessage // one per token when they were asked for
 	Attempt  int
+	Parse    string // how the whole answer's text becomes a message, see schemas.Ready.Parse
 	// Result is set on the last event only, which has no tokens or text.
 	Result *schemas.Result
 }
@@ -121,7 +122,7 @@ func (a *answer) frame(f *schemas.Frame) (Event, verdict, error) {
 	if err := a.sameText(f.TextAt, f.Text); err != nil {
 		return Event{}, stale, err
 	}
-	e := Event{First: next, TextAt: at, Attempt: f.Attempt}
+	e := Event{First: next, TextAt: at, Attempt: f.Attempt, Parse: f.Parse}
 	if skip := next - f.First; skip < len(f.Tokens) {
 		e.Tokens = f.Tokens[skip:]
 		e.Logprobs = behind(f.Logprobs, len(f.Tokens), skip)
@@ -153,7 +154,7 @@ func (a *answer) rest(r *schemas.Result) (e Event, ok bool, err error) {
 	if err := a.sameText(0, r.Text); err != nil {
 		return Event{}, false, err
 	}
-	e = Event{First: next, TextAt: at, Attempt: r.Attempt, Tokens: r.Tokens[next:], Text: r.Text[at:]}
+	e = Event{First: next, TextAt: at, Attempt: r.Attempt, Parse: r.Parse, Tokens: r.Tokens[next:], Text: r.Text[at:]}
 	e.Logprobs = behind(r.Logprobs, len(r.Tokens), next)
 	a.took(&e)
 	return e, len(e.Tokens) > 0 || e.Text != "", nil

@@ -29,31 +29,48 @@ func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 // object. Unknown fields are refused by name. The error is ErrTooLarge or a
 // *FieldError.
 func DecodeBody(b []byte) (*schemas.Turn, error) {
+	t := new(schemas.Turn)
+	if err := DecodeRequest(b, t); err != nil {
+		return nil, err
+	}
+	if err := CheckTurn(t); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// DecodeRequest reads a JSON object into a struct and refuses fields that it does
+// not have, by name. The error is ErrTooLarge or a *FieldError.
+func DecodeRequest(b []byte, into any) error {
 	if len(b) > schemas.MaxBody {
-		return nil, fmt.Errorf("%w: the body has %d bytes, at most %d are allowed", ErrTooLarge, len(b), schemas.MaxBody)
+		return fmt.Errorf("%w: the body has %d bytes, at most %d are allowed", ErrTooLarge, len(b), schemas.MaxBody)
 	}
 	if !utf8.Valid(b) {
-		return nil, &FieldError{Message: "the body is not valid UTF-8"}
+		return &FieldError{Message: "the body is not valid UTF-8"}
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	t := new(schemas.Turn)
-	if err := d.Decode(t); err != nil {
-		return nil, jsonError(err)
+	if err := d.Decode(into); err != nil {
+		return jsonError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, &FieldError{Message: "there is data after the JSON object of the body"}
+		return &FieldError{Message: "there is data after the JSON object of the body"}
 	}
+	return nil
+}
+
+// CheckTurn refuses what no caller may say in a turn. The error is a *FieldError.
+func CheckTurn(t *schemas.Turn) error {
 	if v := t.Weir.V; v != 0 && v != schemas.Version {
-		return nil, &FieldError{Param: "weir.v", Message: fmt.Sprintf("weir.v is %d, this server speaks %d", v, schemas.Version)}
+		return &FieldError{Param: "weir.v", Message: fmt.Sprintf("weir.v is %d, this server speaks %d", v, schemas.Version)}
 	}
 	if err := t.Check(); err != nil {
-		return nil, checkError(err)
+		return checkError(err)
 	}
 	if t.BodyRef != nil || t.Weir.Digest != "" {
-		return nil, &FieldError{Param: "body_ref", Message: "body_ref and weir.digest are not for callers"}
+		return &FieldError{Param: "body_ref", Message: "body_ref and weir.digest are not for callers"}
 	}
-	return t, nil
+	return nil
 }
 
 // jsonError puts encoding/json's errors into words for a caller.
@@ -69,7 +86,7 @@ func jsonError(err error) *FieldError {
 	case errors.As(err, &syntax):
 		return &FieldError{Message: fmt.Sprintf("the body is not valid JSON: %s, at byte %d", syntax.Error(), syntax.Offset)}
 	case errors.As(err, &kind):
-		param := strings.TrimPrefix(kind.Field, "Body.")
+		param := fieldName(kind.Field)
 		if param == "" {
 			return &FieldError{Message: fmt.Sprintf("the body must be a JSON object, it is a JSON %s", kind.Value)}
 		}
@@ -79,6 +96,15 @@ func jsonError(err error) *FieldError {
 		return &FieldError{Param: name, Unknown: true, Message: "Unrecognized request argument supplied: " + name}
 	}
 	return checkError(err)
+}
+
+// fieldName drops the names of embedded Go structs, which begin with a capital,
+// from a path of encoding/json.
+func fieldName(path string) string {
+	for path != "" && path[0] >= 'A' && path[0] <= 'Z' {
+		_, path, _ = strings.Cut(path, ".")
+	}
+	return path
 }
 
 // typeName names a Go type as JSON does.

@@ -24,8 +24,8 @@ func decodeFrame(b []byte) (*schemas.Frame, error) {
 	return f, nil
 }
 
-// quickFrame reads {"v":1,"a":1,"i":0,"t":[1,2],"x":"ab","xi":7}, of which x and
-// xi may be absent. It returns false for anything else.
+// quickFrame reads {"v":1,"a":1,"i":0,"t":[1,2],"x":"ab","xi":7,"p":"hermes"}, of
+// which x, xi and p may be absent. It returns false for anything else.
 func quickFrame(b []byte, f *schemas.Frame) bool {
 	b, ok := bytes.CutPrefix(b, []byte(`{"v":1,"a":`))
 	if !ok || len(b) > schemas.MaxMessage/2 {
@@ -48,10 +48,16 @@ func quickFrame(b []byte, f *schemas.Frame) bool {
 		}
 	}
 	if rest, has := bytes.CutPrefix(b, []byte(`,"xi":`)); has {
-		if f.TextAt, b, ok = number(rest, `}`); !ok || len(b) > 0 {
+		if f.TextAt, b, ok = number(rest, ""); !ok {
 			return false
 		}
-	} else if string(b) != "}" {
+	}
+	if rest, has := bytes.CutPrefix(b, []byte(`,"p":`)); has {
+		if f.Parse, b, ok = text(rest); !ok {
+			return false
+		}
+	}
+	if string(b) != "}" {
 		return false
 	}
 	f.V = schemas.Version

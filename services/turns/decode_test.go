@@ -14,11 +14,13 @@ var frames = []string{
 	`{"v":1,"a":2,"i":17,"t":[4],"x":"é\n\"漢\u003c","xi":71}`,
 	`{"v":1,"a":1,"i":5,"t":[]}`,
 	`{"v":1,"a":1,"i":5,"t":[7],"xi":3}`,
+	`{"v":1,"a":1,"i":5,"t":[7],"x":"a","xi":3,"p":"hermes+tools"}`,
+	`{"v":1,"a":1,"i":5,"t":[7],"x":"a","p":"kimi"}`,
 	`{"v":1,"a":1,"i":5,"t":[7],"x":"a","xi":3,"lp":[{"token":"a"}]}`,
 	`{"v":1,"a":1,"i":0,"t":[],"reject":{"digest":"d","failure":{"code":"c","message":"m"}}}`,
 	`{"v":2,"a":1,"i":0,"t":[1]}`, `{"v":1,"a":0,"i":0,"t":[1]}`, `{"v":1,"a":01,"i":0,"t":[1]}`, `{"v":1,"a":1,"i":-1,"t":[1]}`,
 	`{"v":1,"a":1,"i":0,"t":[1],"x":"a` + "\n" + `"}`, `{"v":1,"a":1,"i":0,"t":[1],"x":"` + "\xff" + `"}`, `{"v":1,"a":1,"i":0,"t":[1]} `, `{"v":1,"a":1,"i":0,"t":[1]}x`,
-	`{"v":1,"a":99999999999,"i":0,"t":[1]}`, `{"v":1,"a":1,"i":0,"t":[1],"x":null}`, `{}`, ``, `{"v":1,"a":1,"i":0,"t":[1,],"x":"a"}`, `{"v":1,"a":1,"i":0,"t":[1],"x":"\ud800"}`,
+	`{"v":1,"a":99999999999,"i":0,"t":[1]}`, `{"v":1,"a":1,"i":0,"t":[1],"x":null}`, `{}`, ``, `{"v":1,"a":1,"i":0,"t":[1],"xi":7x}`, `{"v":1,"a":1,"i":0,"t":[1],"p":1}`, `{"v":1,"a":1,"i":0,"t":[1,],"x":"a"}`, `{"v":1,"a":1,"i":0,"t":[1],"x":"\ud800"}`,
 }
 
 // sameAsCodec: whatever the quick path accepts, the codec reads alike.
@@ -44,7 +46,7 @@ func TestQuickFrameIsTheCodec(t *testing.T) {
 		sameAsCodec(t, []byte(s))
 	}
 	var f schemas.Frame
-	for _, s := range frames[:4] {
+	for _, s := range frames[:6] {
 		if !quickFrame([]byte(s), &f) {
 			t.Errorf("%s is not read quickly", s)
 		}

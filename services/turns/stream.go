@@ -296,7 +296,7 @@ func (s *Stream) end(r *schemas.Result) {
 	if ok {
 		s.events = append(s.events, e)
 	}
-	s.events = append(s.events, Event{First: s.got.next(), TextAt: s.got.textAt(), Attempt: r.Attempt, Result: r})
+	s.events = append(s.events, Event{First: s.got.next(), TextAt: s.got.textAt(), Attempt: r.Attempt, Parse: r.Parse, Result: r})
 	s.err = io.EOF
 }
 
