@@ -167,6 +167,7 @@ func (e *Executor) result(now schemas.Time, j *job, out []schemas.Msg) []schemas
 		Replay: len(r.Force) > 0, PrefillOn: prefillOn, DecodeOn: e.cfg.Executor, Seed: r.Sampling.Seed, Logprobs: j.keptLogprobs(),
 		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.prefill, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), EngineTTFTNS: j.toFirst, TotalNS: since(now)},
 	}
+	res.KnownAs = res.Known()
 	return append(out, schemas.Msg{
 		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
 		ID: "result:" + j.id, ExpectSet: true, Confirm: true, Result: res,

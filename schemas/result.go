@@ -204,11 +204,14 @@ type Result struct {
 	Finish string `json:"finish,omitempty"`
 	// End is the text of the end token, when one was generated. Templates write
 	// it after an answer, so lineage needs it to recognise the answer.
-	End    string `json:"end,omitempty"`
-	Usage  Usage  `json:"usage"`
-	Miss   *Miss  `json:"miss,omitempty"`
-	Timing Timing `json:"timing"`
-	Replay bool   `json:"replay,omitempty"` // force_output
+	End string `json:"end,omitempty"`
+	// KnownAs is Known(), for readers without this package: a later turn continues
+	// the context by it, as weir.known.
+	KnownAs string `json:"known,omitempty"`
+	Usage   Usage  `json:"usage"`
+	Miss    *Miss  `json:"miss,omitempty"`
+	Timing  Timing `json:"timing"`
+	Replay  bool   `json:"replay,omitempty"` // force_output
 
 	PrefillOn string            `json:"prefill_on,omitempty"`
 	DecodeOn  string            `json:"decode_on,omitempty"`
