@@ -1,6 +1,10 @@
 package gpuexec
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/weir-dev/weir/schemas"
+)
 
 // BlockTokens is the number of tokens whose KV forms one block: the unit of
 // export, import, naming and prefill. Prefill of a sequence always advances in
@@ -127,6 +131,14 @@ type Constrainer interface {
 	// Constrain compiles a GBNF grammar (root rule "root"). A grammar that does
 	// not compile is an error, never an abort.
 	Constrain(gbnf string) (Constraint, error)
+}
+
+// MediaTaker is implemented by engines that see images. It is told what an open
+// sequence's placeholder tokens stand for before the first Step that holds one;
+// Drop forgets it. An engine without it refuses prompts with media.
+type MediaTaker interface {
+	// SetMedia gives all media of a prompt, in order, with offsets from its start.
+	SetMedia(seq SeqID, media []schemas.MediaSpan) error
 }
 
 // Errors of engines.

@@ -227,4 +227,7 @@ func (noTier) Abandon([]worker.Slot)                     {}
 type noKeys struct{}
 
 func (noKeys) Root(schemas.KeySpec, schemas.KVFormat) (worker.Key, error) { return worker.Key{}, nil }
-func (noKeys) Chain(worker.Key, int, []int32) worker.Key                  { return worker.Key{} }
+
+func (noKeys) Chain(worker.Key, int, []int32, []schemas.MediaSpan) worker.Key {
+	return worker.Key{}
+}

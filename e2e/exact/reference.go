@@ -121,7 +121,7 @@ func (r *reference) chain(tokens []int32) ([]kvtier.Key, error) {
 	}
 	var out []kvtier.Key
 	for i := range (len(tokens) - 1) / gpuexec.BlockTokens {
-		k = keys{}.Chain(k, i, tokens[i*gpuexec.BlockTokens:(i+1)*gpuexec.BlockTokens])
+		k = keys{}.Chain(k, i, tokens[i*gpuexec.BlockTokens:(i+1)*gpuexec.BlockTokens], nil)
 		out = append(out, k)
 	}
 	return out, nil
@@ -134,7 +134,7 @@ func (keys) Root(spec schemas.KeySpec, f schemas.KVFormat) (worker.Key, error) {
 	return lineage.Root(spec, f)
 }
 
-func (keys) Chain(parent worker.Key, index int, tokens []int32) worker.Key {
+func (keys) Chain(parent worker.Key, index int, tokens []int32, _ []schemas.MediaSpan) worker.Key {
 	k, err := kvtier.Chain(parent, index, tokens, nil)
 	if err != nil {
 		panic(err) // only media and negative indexes are refused, and there are none

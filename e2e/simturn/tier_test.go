@@ -16,7 +16,7 @@ func (keys) Root(spec schemas.KeySpec, f schemas.KVFormat) (worker.Key, error) {
 	return lineage.Root(spec, f)
 }
 
-func (keys) Chain(parent worker.Key, index int, tokens []int32) worker.Key {
+func (keys) Chain(parent worker.Key, index int, tokens []int32, _ []schemas.MediaSpan) worker.Key {
 	k, err := kvtier.Chain(parent, index, tokens, nil)
 	if err != nil {
 		panic(err)

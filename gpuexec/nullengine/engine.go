@@ -7,6 +7,8 @@
 // batching effect, no realistic KV size. It does show lost, repeated or reordered
 // tokens, because the text that follows from a prompt is a pure function of it.
 //
+// NewVision makes one that takes images too: see vision.go.
+//
 // Read engine.go, then vocab.go.
 package nullengine
 
@@ -34,6 +36,7 @@ type Engine struct {
 	context int
 	rows    []gpuexec.Row // of the last step
 	logits  [vocabSize]float32
+	sight   *sight // of an engine that takes images, else nil
 }
 
 var _ gpuexec.StepEngine = (*Engine)(nil)
@@ -71,7 +74,11 @@ func (e *Engine) Step(phase gpuexec.Phase, rows []gpuexec.Row) error {
 		return err
 	}
 	for _, r := range rows {
-		e.slots[r.Seq] = append(e.slots[r.Seq], r.Token)
+		cell := r.Token
+		if e.sight != nil {
+			cell = e.sight.look(r)
+		}
+		e.slots[r.Seq] = append(e.slots[r.Seq], cell)
 	}
 	e.rows = append(e.rows[:0], rows...)
 	return nil
@@ -133,7 +140,11 @@ func (e *Engine) Logits(i int) []float32 {
 		return nil
 	}
 	clear(e.logits[:])
-	e.logits[Next(e.rows[i].Token, e.rows[i].Pos)] = 1
+	next := Next(e.rows[i].Token, e.rows[i].Pos)
+	if e.sight != nil {
+		next = e.sight.next(e.rows[i])
+	}
+	e.logits[next] = 1
 	return e.logits[:]
 }
 
@@ -173,11 +184,15 @@ func (e *Engine) Import(seq gpuexec.SeqID, src [][]byte) error {
 	tokens := e.slots[seq]
 	for i, b := range src {
 		if len(b) != blockBytes {
+			e.Drop(seq)
 			return fmt.Errorf("import of a block of %d bytes, want %d: %w", len(b), blockBytes, gpuexec.ErrBadBlock)
 		}
 		for j := 0; j < blockBytes; j += 4 {
 			token := binary.LittleEndian.Uint32(b[j:])
-			if token >= uint32(vocabSize) {
+			if e.sight != nil && token&imageCell != 0 {
+				e.sight.fold(seq, int32(token))
+			} else if token >= uint32(vocabSize) {
+				e.Drop(seq)
 				return fmt.Errorf("import of block %d: token id %d: %w", i, token, gpuexec.ErrBadBlock)
 			}
 			tokens = append(tokens, int32(token))
@@ -191,6 +206,9 @@ func (e *Engine) Import(seq gpuexec.SeqID, src [][]byte) error {
 func (e *Engine) Drop(seq gpuexec.SeqID) {
 	if seq >= 0 && int(seq) < len(e.slots) {
 		e.slots[seq] = e.slots[seq][:0]
+		if e.sight != nil {
+			e.sight.drop(seq)
+		}
 	}
 }
 

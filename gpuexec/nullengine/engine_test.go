@@ -79,7 +79,7 @@ func TestRefusals(t *testing.T) {
 		{"phase", 7, []gpuexec.Row{row(0, 1, 0)}, gpuexec.ErrBadBatch},
 		{"no such slot", gpuexec.PhaseDecode, []gpuexec.Row{row(9, 1, 0)}, gpuexec.ErrBadBatch},
 		{"negative slot", gpuexec.PhaseDecode, []gpuexec.Row{row(-1, 1, 0)}, gpuexec.ErrBadBatch},
-		{"token", gpuexec.PhaseDecode, []gpuexec.Row{row(0, 259, 0)}, gpuexec.ErrBadBatch},
+		{"token", gpuexec.PhaseDecode, []gpuexec.Row{row(0, 260, 0)}, gpuexec.ErrBadBatch},
 		{"gap", gpuexec.PhaseDecode, []gpuexec.Row{row(0, 1, 3)}, gpuexec.ErrBadBatch},
 		{"twice", gpuexec.PhaseDecode, []gpuexec.Row{row(0, 1, 0), row(0, 1, 1)}, gpuexec.ErrBadBatch},
 		{"two prefills", gpuexec.PhasePrefill, []gpuexec.Row{row(0, 1, 0), row(1, 1, 0)}, gpuexec.ErrBadBatch},
@@ -148,7 +148,7 @@ func TestVocab(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if v.BOS() != 256 || !v.EOG(258) || v.Size() != 259 || v.Piece(257, false) != nil || string(v.Piece(257, true)) != "<|im_start|>" || v.Piece(259, true) != nil {
+	if v.BOS() != 256 || !v.EOG(258) || v.Size() != 260 || v.Piece(257, false) != nil || string(v.Piece(257, true)) != "<|im_start|>" || v.Piece(260, true) != nil {
 		t.Error("control tokens are not as documented")
 	}
 }

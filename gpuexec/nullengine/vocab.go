@@ -11,17 +11,17 @@ const (
 	tokenBOS int32 = 256 + iota
 	tokenStart
 	tokenEnd
+	// TokenImage stands in the prompt for a piece of an image.
+	TokenImage
 	vocabSize
 )
 
-var controlText = [...]string{tokenBOS - 256: "<s>", tokenStart - 256: "<|im_start|>", tokenEnd - 256: "<|im_end|>"}
+var controlText = [...]string{tokenBOS - 256: "<s>", tokenStart - 256: "<|im_start|>", tokenEnd - 256: "<|im_end|>", TokenImage - 256: ImageText}
 
-// ChatTemplate is a ChatML Jinja template for this vocabulary.
-const ChatTemplate = `{% for message in messages %}` +
-	`{{ '<|im_start|>' + message['role'] + '\n' }}{% if message['content'] %}{{ message['content'] }}{% endif %}{{ '<|im_end|>\n' }}` +
-	`{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
+// ImageText is the text of TokenImage.
+const ImageText = "<|image_pad|>"
 
-// Vocab is the fake engine's alphabet: every byte is a token, and three control
+// Vocab is the fake engine's alphabet: every byte is a token, and four control
 // tokens. It has no state.
 type Vocab struct{}
 
@@ -37,7 +37,7 @@ func (Vocab) BOS() int32 { return tokenBOS }
 func (Vocab) EOG(token int32) bool { return token == tokenEnd }
 
 // Name identifies the vocabulary in block keys.
-func (Vocab) Name() string { return "null-bytes-1" }
+func (Vocab) Name() string { return "null-bytes-2" }
 
 // Piece is the byte, or the text of a control token when special is set.
 func (Vocab) Piece(token int32, special bool) []byte {

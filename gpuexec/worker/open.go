@@ -21,7 +21,7 @@ func (w *Worker) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	if r.Prompt.N+1 > w.limits.Context {
 		return nil, fmt.Errorf("%w: the prompt has %d tokens, a sequence holds %d", gpuexec.ErrUnsupported, r.Prompt.N, w.limits.Context)
 	}
-	s := &seq{ready: r, n: r.Prompt.N, known: r.Prompt.TailFrom, text: chat.NewText(r.Stop)}
+	s := &seq{ready: r, n: r.Prompt.N, known: r.Prompt.TailFrom, text: chat.NewText(r.Stop), uncached: uncached(&r.Prompt)}
 	if !op.Again {
 		s.delivered = len(op.Delivered)
 	}
@@ -56,17 +56,23 @@ func (w *Worker) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	if s.root, err = w.cfg.Keys.Root(r.Keys, w.cfg.Format); err != nil {
 		return nil, err
 	}
-	if !w.nameBlocks(s) {
+	if s.uncached && s.known > 0 || !w.nameBlocks(s) {
 		return &schemas.OpenDone{NeedHead: true}, nil
 	}
 	if err := w.prepare(s, op.Stage); err != nil {
 		return nil, err
 	}
 	done, err := w.importBlocks(s, op)
+	if err == nil && !done.NeedHead {
+		err = w.show(s, op.Seq)
+	}
 	if w.seqs[op.Seq] == nil && s.grammar != nil {
 		s.grammar.Close() // it was not opened
 	}
-	return done, err
+	if err != nil {
+		return nil, err
+	}
+	return done, nil
 }
 
 // prepare makes sampler and grammar of a turn that will be decoded here.
@@ -150,7 +156,7 @@ func (w *Worker) extendKeys(s *seq, count int) {
 		if i > 0 {
 			parent = s.keys[i-1]
 		}
-		s.keys = append(s.keys, w.cfg.Keys.Chain(parent, i, s.tokens[i*blockTokens:(i+1)*blockTokens]))
+		s.keys = append(s.keys, w.chain(s, parent, i, s.tokens))
 	}
 }
 
@@ -159,9 +165,12 @@ func (w *Worker) extendKeys(s *seq, count int) {
 func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	want := s.promptBlocks()
 	keys := s.keys[:want]
+	if s.uncached {
+		keys = nil
+	}
 	// Log-probabilities need the logits of every token, and text that is sent again
 	// needs every token, so those are computed again.
-	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode && s.ready.Sampling.Logprobs == 0 && !op.Again {
+	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode && s.ready.Sampling.Logprobs == 0 && !op.Again && !s.uncached {
 		keys = w.keysWithDelivered(s, op.Delivered)
 	}
 	refs := w.cfg.Tier.Lease(keys)
@@ -209,7 +218,7 @@ func (w *Worker) keysWithDelivered(s *seq, delivered []int32) []Key {
 		if i*blockTokens < s.known {
 			return keys
 		}
-		keys = append(keys, w.cfg.Keys.Chain(parent, i, all[i*blockTokens:(i+1)*blockTokens]))
+		keys = append(keys, w.chain(s, parent, i, all))
 	}
 	return keys
 }

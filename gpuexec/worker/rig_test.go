@@ -125,10 +125,13 @@ func (shaKeys) Root(spec schemas.KeySpec, f schemas.KVFormat) (worker.Key, error
 	return sha256.Sum256(fmt.Appendf(nil, "%+v %+v", spec, f)), nil
 }
 
-func (shaKeys) Chain(parent worker.Key, index int, tokens []int32) worker.Key {
+func (shaKeys) Chain(parent worker.Key, index int, tokens []int32, media []schemas.MediaSpan) worker.Key {
 	b := binary.LittleEndian.AppendUint32(parent[:len(parent):len(parent)], uint32(index))
 	for _, t := range tokens {
 		b = binary.LittleEndian.AppendUint32(b, uint32(t))
+	}
+	if len(media) > 0 {
+		b = fmt.Appendf(b, "%v", media)
 	}
 	return sha256.Sum256(b)
 }
@@ -313,7 +316,7 @@ func (r *rig) headless(ready *schemas.Ready, blocks int) *schemas.Ready {
 	k, _ := shaKeys{}.Root(c.Keys, r.format)
 	all := ready.Prompt.Tail
 	for i := range blocks {
-		k = shaKeys{}.Chain(k, i, all[i*64:(i+1)*64])
+		k = shaKeys{}.Chain(k, i, all[i*64:(i+1)*64], nil)
 	}
 	c.Prompt = schemas.Prompt{
 		N: len(all), TailFrom: blocks * 64, Tail: all[blocks*64:], Path: []schemas.Extent{{Key: hex.EncodeToString(k[:]), N: blocks}},

@@ -17,6 +17,10 @@ func (w *Worker) seal(op *schemas.SealOp) (*schemas.SealDone, error) {
 	w.extendKeys(s, have)
 	have = min(have, len(s.keys))
 	done := &schemas.SealDone{}
+	if s.uncached {
+		done.Skipped = have // whoever goes on computes them again
+		return done, nil
+	}
 	for s.sealed < have && w.cfg.Tier.Has(s.keys[s.sealed]) {
 		s.sealed++
 	}

@@ -53,7 +53,9 @@ type Tier interface {
 // tier do not import each other.
 type Keys interface {
 	Root(spec schemas.KeySpec, format schemas.KVFormat) (Key, error)
-	Chain(parent Key, index int, tokens []int32) Key
+	// Chain names a block. media are those that touch it, with offsets from its
+	// first token, negative if they begin before it.
+	Chain(parent Key, index int, tokens []int32, media []schemas.MediaSpan) Key
 }
 
 // Config are the parts of a worker.
@@ -93,6 +95,8 @@ type seq struct {
 	root   Key
 	sealed int // leading blocks that are in the tier or need not be
 	full   bool
+	// uncached: media are not fully described, so blocks are neither looked up nor kept.
+	uncached bool
 
 	started   bool
 	finish    string

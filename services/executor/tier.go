@@ -18,10 +18,15 @@ func (keys) Root(spec schemas.KeySpec, f schemas.KVFormat) (worker.Key, error) {
 	return lineage.Root(spec, f)
 }
 
-func (keys) Chain(parent worker.Key, index int, tokens []int32) worker.Key {
-	k, err := kvtier.Chain(parent, index, tokens, nil)
+func (keys) Chain(parent worker.Key, index int, tokens []int32, media []schemas.MediaSpan) worker.Key {
+	var ms []kvtier.Media
+	for _, m := range media {
+		ms = append(ms, kvtier.Media{Digest: m.Digest, Offset: m.Offset, Length: m.Length})
+	}
+	k, err := kvtier.Chain(parent, index, tokens, ms)
 	if err != nil {
-		// Only media and negative indexes are refused, and there are none.
+		// Negative indexes and bad media are refused. The worker names no block of a
+		// prompt whose media have no digest, and decoding checked their places.
 		panic(err)
 	}
 	return k

@@ -70,6 +70,9 @@ type EngineOptions struct {
 func (m *Model) NewEngine(o EngineOptions) (gpuexec.StepEngine, error) {
 	switch m.Engine {
 	case EngineNull:
+		if m.Vision != nil {
+			return nullengine.NewVision(nullengine.Options{Slots: o.Slots, Context: o.Context})
+		}
 		return nullengine.New(nullengine.Options{Slots: o.Slots, Context: o.Context})
 	case EngineGo:
 		f, release, err := mapGGUF(m.Path)

@@ -34,14 +34,15 @@ var ErrEngine = errors.New("engine not usable")
 
 // Model is a model file and what is known of it without loading weights.
 type Model struct {
-	Name     string // pool and public name, one subject token
-	Path     string // "" for the null engine
-	Digest   string // SHA-256 of the file
-	Engine   string // llama, go or null
-	LibDir   string // llama.cpp libraries
-	Trained  int    // context length that the file names, 0 when unknown
-	Template string // Jinja source
-	Default  bool   // the generated model, which writes gibberish
+	Name     string  // pool and public name, one subject token
+	Path     string  // "" for the null engine
+	Digest   string  // SHA-256 of the file
+	Engine   string  // llama, go or null
+	LibDir   string  // llama.cpp libraries
+	Trained  int     // context length that the file names, 0 when unknown
+	Template string  // Jinja source
+	Default  bool    // the generated model, which writes gibberish
+	Vision   *Vision // how images stand in a prompt; nil for a model that takes text only
 
 	Vocab     gpuexec.Vocab
 	BOS, EOS  string // text of these tokens
@@ -56,6 +57,16 @@ type Options struct {
 	LibDir string // llama.cpp libraries; "" means the usual places
 	Name   string // public name; "" means from the file
 	Log    io.Writer
+	// NullVision makes the null engine take images: for tests of what lies around it.
+	NullVision bool
+}
+
+// Vision says how a model that takes images has them in its prompt: as a run of one
+// placeholder token, one for each square of Patch by Patch pixels.
+type Vision struct {
+	Token int32  // the placeholder
+	Text  string // its text
+	Patch int    // pixels
 }
 
 // Open describes a model and opens its vocabulary.
@@ -92,11 +103,14 @@ func Open(o Options) (*Model, error) {
 }
 
 func openNull(o Options) *Model {
-	m := &Model{Name: o.Name, Engine: EngineNull, Digest: "null-engine", Template: nullengine.ChatTemplate, Vocab: nullengine.Vocab{}, Trained: 32768}
+	m := &Model{Name: o.Name, Engine: EngineNull, Digest: "null-engine", Template: chat.Fallback, Vocab: nullengine.Vocab{}, Trained: 32768}
 	if m.Name == "" {
 		m.Name = "null"
 	}
 	m.EOS = "<|im_end|>"
+	if o.NullVision {
+		m.Vision = &Vision{Token: nullengine.TokenImage, Text: nullengine.ImageText, Patch: 112}
+	}
 	return m
 }
 
@@ -194,7 +208,7 @@ func cleanName(s string) string {
 // machine makes the same bytes.
 func defaultModel(dir string) (string, error) {
 	const name = "small"
-	path := filepath.Join(dir, "models", "weir-"+name+"-v1.gguf")
+	path := filepath.Join(dir, "models", "weir-"+name+"-v2.gguf")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}

@@ -49,6 +49,8 @@ type Options struct {
 	Slots     int
 	Threads   int
 	GPULayers int
+	// NullVision: the null engine, which is a fake, takes images too.
+	NullVision bool
 
 	DirectMax  int
 	Deadline   time.Duration
@@ -91,6 +93,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.GPULayers, "gpu-layers", o.GPULayers, "layers on the GPU, -1 for all (llama engine)")
 	f.Var((*size)(&o.KVMem), "kv-mem", "shared host memory for KV blocks, such as 512MiB or 4GiB")
 	f.StringVar(&o.Arena, "kv-dir", o.Arena, "folder of the shared KV memory (default: below /dev/shm)")
+	f.BoolVar(&o.NullVision, "null-vision", o.NullVision, "let the null engine take images; it is a fake that sees nothing, for tests of everything around a model with vision")
 	f.IntVar(&o.DirectMax, "direct-max", o.DirectMax, "uncached prompt tokens up to which a turn skips the prefill stage; negative: never")
 	f.DurationVar(&o.Deadline, "deadline", o.Deadline, "time that a turn without its own deadline may take")
 	f.StringVar(&o.Durability, "durability", o.Durability, "process: acknowledged turns survive any crash of a process; sync: also a loss of power, at the cost of one disk sync per message")
@@ -129,6 +132,9 @@ func (o *Options) Validate() error {
 	if n := runtime.NumCPU(); o.Threads < 1 || o.Threads > n {
 		// More threads than cores wait for each other at every step of a layer.
 		bad("--threads is %d, allowed are 1 to %d, the cores of this machine", o.Threads, n)
+	}
+	if o.NullVision && o.Engine != model.EngineNull {
+		bad("--null-vision is for --engine null, the engine is %q", o.Engine)
 	}
 	if o.KVMem < 1<<20 {
 		bad("--kv-mem is %d bytes, at least 1MiB is needed", o.KVMem)

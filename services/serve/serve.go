@@ -151,7 +151,7 @@ func (h *host) connect(ctx context.Context, name string) (*nats.Conn, error) {
 
 func (h *host) openModel() (*model.Model, error) {
 	return model.Open(model.Options{
-		Engine: h.o.Engine, Path: h.o.ModelPath, Dir: h.o.Dir, LibDir: h.o.LibDir, Name: h.o.ModelName, Log: os.Stderr,
+		Engine: h.o.Engine, Path: h.o.ModelPath, Dir: h.o.Dir, LibDir: h.o.LibDir, Name: h.o.ModelName, Log: os.Stderr, NullVision: h.o.NullVision,
 	})
 }
 

@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer unlock()
-	m, err := model.Open(model.Options{Engine: o.Engine, Path: o.ModelPath, Dir: o.Dir, LibDir: o.LibDir, Name: o.ModelName, Log: o.Err})
+	m, err := model.Open(model.Options{Engine: o.Engine, Path: o.ModelPath, Dir: o.Dir, LibDir: o.LibDir, Name: o.ModelName, Log: o.Err, NullVision: o.NullVision})
 	if err != nil {
 		return err
 	}
@@ -202,6 +202,9 @@ func (s *stack) childArgs(targets, id string) []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.StreamBytes)) {
 		args = append(args, "--stream-bytes", fmt.Sprintf("%s=%d", name, o.StreamBytes[name]))
+	}
+	if o.NullVision {
+		args = append(args, "--null-vision")
 	}
 	if o.TraceFile != "" {
 		args = append(args, "--trace-file", o.TraceFile)
