@@ -1,0 +1,26 @@
+// The same agent, which also says what it waits for and when it is done.
+import { steps, system, task, tools, runTool, Meter, collect } from './agent.mjs';
+
+const [url, , , ...names] = process.argv.slice(2);
+
+const say = (name, event) =>
+  fetch(`${url}/v1/sessions/${name}/events`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(event) });
+
+async function agent(name) {
+  const meter = new Meter(name);
+  const messages = [{ role: 'system', content: system }, { role: 'user', content: task(name) }];
+  for (let step = 0; step < steps; step++) {
+    const body = JSON.stringify({ messages, tools, tool_choice: 'required', max_tokens: 200, stream: true, stream_options: { include_usage: true } });
+    meter.sent(body.length);
+    const response = await fetch(url + '/v1/chat/completions', { method: 'POST', headers: { 'content-type': 'application/json', 'x-weir-session': name }, body });
+    const answer = await collect(response, meter);
+    messages.push(answer);
+    for (const call of answer.tool_calls ?? []) {
+      await say(name, { kind: 'tool_wait', tool: call.function.name, expected_seconds: 0.5 });
+      messages.push({ role: 'tool', tool_call_id: call.id, content: runTool(call, step) });
+    }
+  }
+  await say(name, { kind: 'session_end' });
+}
+
+await Promise.all(names.map(agent));

@@ -1,0 +1,21 @@
+// The agent as its author wrote it, for any server that speaks Chat Completions.
+import { steps, system, task, tools, runTool, Meter, collect } from './agent.mjs';
+
+const [url, , , ...names] = process.argv.slice(2);
+
+async function agent(name) {
+  const meter = new Meter(name);
+  const messages = [{ role: 'system', content: system }, { role: 'user', content: task(name) }];
+  for (let step = 0; step < steps; step++) {
+    const body = JSON.stringify({ messages, tools, tool_choice: 'required', max_tokens: 200, stream: true, stream_options: { include_usage: true } });
+    meter.sent(body.length);
+    const response = await fetch(url + '/v1/chat/completions', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    const answer = await collect(response, meter);
+    messages.push(answer);
+    for (const call of answer.tool_calls ?? []) {
+      messages.push({ role: 'tool', tool_call_id: call.id, content: runTool(call, step) });
+    }
+  }
+}
+
+await Promise.all(names.map(agent));
