@@ -17,7 +17,7 @@ func ModelFile(preset string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "weir-"+preset+"-v1.gguf")
+	path := filepath.Join(dir, "weir-"+preset+"-v2.gguf")
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return path, err
 	}

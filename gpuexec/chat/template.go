@@ -12,15 +12,6 @@ import (
 	"github.com/nikolalohinski/gonja/v2/loaders"
 )
 
-// Fallback is the template of models that carry none: ChatML, with the system
-// message first and without tools.
-const Fallback = `{%- for message in messages %}
-{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}
-{{- '<|im_start|>assistant\n' }}
-{%- endif %}`
-
 // Template is a compiled chat template. It may be used by several goroutines.
 type Template struct {
 	compiled *exec.Template

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+
+	"github.com/weir-dev/weir/gpuexec/chat"
 )
 
 // seed of all presets: one fixed number, so that every machine makes the same bytes.
@@ -110,11 +112,6 @@ const (
 	EndOfTurn   = "<|im_end|>"
 )
 
-// presetTemplate is a ChatML template. It uses only what every Jinja subset has.
-const presetTemplate = `{% for message in messages %}` +
-	`{{ '<|im_start|>' + message['role'] + '\n' }}{% if message['content'] %}{{ message['content'] }}{% endif %}{{ '<|im_end|>\n' }}` +
-	`{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
-
 // mergedPieces are the multi-character tokens of the preset vocabulary, best
 // score first ("_" stands for a space). Each is two earlier tokens joined, so
 // that bigram merging can reach it.
@@ -129,7 +126,7 @@ ith _with _that _this _are not ers out per con com pro ain ant int est ver ex`
 // the 256 bytes, two chat control tokens, every printable ASCII character and
 // common pieces, so that any text can be written and most letters are one token.
 func PresetVocabulary() Vocabulary {
-	v := Vocabulary{BOS: 1, Unknown: 0, Template: presetTemplate}
+	v := Vocabulary{BOS: 1, Unknown: 0, Template: chat.Fallback}
 	v.add("<unk>", 0, TokenUnknown)
 	v.add("<s>", 0, TokenControl)
 	v.add("</s>", 0, TokenControl)

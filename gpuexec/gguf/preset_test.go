@@ -16,8 +16,8 @@ func TestPresetBytes(t *testing.T) {
 		sum  string
 		size int
 	}{
-		"tiny":  {"81c45aaf4dd63159e3e05824cf91eeeb471bcbbae17e1f6bfcf39aeaf67471b2", 993312},
-		"small": {"99ceb62c79f911b1c54071cccaf2d64aed6e5a6d36995f9438caf1424f937b27", 25675392},
+		"tiny":  {"d86e6d7722e1a209ff278a96a20efd461052ac49ff079e4d59743b8ca95a0f5a", 995872},
+		"small": {"e13f0cd4a660d8b933b84401f5643c378c19bf4378610343fd9131801b3652c0", 25677952},
 	}
 	for name, want := range golden {
 		t.Run(name, func(t *testing.T) {
