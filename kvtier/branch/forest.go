@@ -1,0 +1,181 @@
+package branch
+
+// Forest holds the contexts of one session's branches. It is not safe for use by
+// several goroutines.
+type Forest struct {
+	opt      Options
+	root     *node
+	branches map[string]*state
+	// Branches by last use, most recent first.
+	newest, oldest *state
+	seq            uint64
+	items          int // in the tree's edges
+	largest        int // size of the largest context so far
+	hinted         string
+}
+
+// NewForest makes an empty forest.
+func NewForest(o Options) *Forest {
+	return &Forest{opt: o.withDefaults(), root: &node{}, branches: map[string]*state{}}
+}
+
+// Len is the number of branches.
+func (f *Forest) Len() int { return len(f.branches) }
+
+// Set says that branch's context is these items since at, in ns. An unknown branch
+// is made; parent is kept as a name and may be unknown. The context before is
+// superseded unless items extend it.
+func (f *Forest) Set(branch, parent string, items []Item, at int64) {
+	if len(items) > f.opt.MaxContext {
+		items = items[:f.opt.MaxContext]
+	}
+	s := f.branches[branch]
+	if s == nil {
+		s = &state{name: branch}
+		f.branches[branch] = s
+		s.hinted = f.hinted == branch
+		f.hinted = ""
+	} else {
+		f.unlist(s)
+	}
+	if parent != "" {
+		s.parent = parent
+	}
+	f.list(s)
+	s.at = at
+	f.move(s, f.insert(items))
+	f.limit(s)
+}
+
+// Append adds an item, commonly the answer, to branch's context. An unknown branch
+// is left alone: its context is not known.
+func (f *Forest) Append(branch string, item Item, at int64) {
+	s := f.branches[branch]
+	if s == nil || s.line.end.depth >= f.opt.MaxContext {
+		return
+	}
+	f.unlist(s)
+	f.list(s)
+	s.at = at
+	n := s.line.end
+	// A leaf of one line grows in place.
+	if n.parent != nil && len(n.kids) == 0 && n.lines == s.line && s.line.next == nil {
+		n.edge = append(n.edge, item)
+		n.depth++
+		n.size += max(item.Size, 0)
+		f.items++
+		f.seq++
+		s.line.seq = f.seq
+		n.touch(f.seq)
+		f.largest = max(f.largest, n.size)
+	} else {
+		kid := n.kids[item.Digest]
+		switch {
+		case kid == nil:
+			kid = &node{parent: n, edge: []Item{item}, depth: n.depth + 1, size: n.size + max(item.Size, 0)}
+			f.items++
+			n.attach(kid)
+		case len(kid.edge) > 1:
+			kid = f.split(kid, 1)
+		}
+		f.move(s, kid)
+	}
+	f.limit(s)
+}
+
+// Remove forgets branch. Branches that came from it stay.
+func (f *Forest) Remove(branch string) {
+	if s := f.branches[branch]; s != nil {
+		f.forget(s)
+	}
+}
+
+// move makes the context that ends at n the live one of s.
+func (f *Forest) move(s *state, n *node) {
+	f.seq++
+	f.largest = max(f.largest, n.size)
+	old := s.line
+	s.line = &line{branch: s, live: true}
+	s.line.put(n, f.seq)
+	// Superseded contexts that the new one holds whole are live again.
+	kept := s.past[:0]
+	for _, l := range s.past {
+		if l.end.above(n) {
+			f.prune(l.take())
+		} else {
+			kept = append(kept, l)
+		}
+	}
+	clear(s.past[len(kept):])
+	s.past = kept
+	switch {
+	case old == nil:
+	case old.end.above(n):
+		f.prune(old.take())
+	default:
+		old.live = false
+		s.past = append(s.past, old)
+		for len(s.past) > f.opt.MaxPast {
+			f.dropPast(s)
+		}
+		s.hinted = false
+	}
+}
+
+// dropPast forgets the oldest superseded context of s.
+func (f *Forest) dropPast(s *state) {
+	l := s.past[0]
+	copy(s.past, s.past[1:])
+	s.past[len(s.past)-1] = nil
+	s.past = s.past[:len(s.past)-1]
+	f.prune(l.take())
+}
+
+func (f *Forest) forget(s *state) {
+	for len(s.past) > 0 {
+		f.dropPast(s)
+	}
+	f.prune(s.line.take())
+	f.unlist(s)
+	delete(f.branches, s.name)
+}
+
+// limit forgets superseded contexts and then branches, oldest first, until the
+// forest is within its bounds. keep, which was just used, stays.
+func (f *Forest) limit(keep *state) {
+	for len(f.branches) > f.opt.MaxBranches && f.oldest != keep {
+		f.forget(f.oldest)
+	}
+	for s := f.oldest; s != nil && f.items > f.opt.MaxItems; s = s.prev {
+		for len(s.past) > 0 && f.items > f.opt.MaxItems {
+			f.dropPast(s)
+		}
+	}
+	for f.items > f.opt.MaxItems && f.oldest != keep {
+		f.forget(f.oldest)
+	}
+}
+
+func (f *Forest) list(s *state) {
+	s.prev, s.next = nil, f.newest
+	if f.newest != nil {
+		f.newest.prev = s
+	} else {
+		f.oldest = s
+	}
+	f.newest = s
+}
+
+func (f *Forest) unlist(s *state) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		f.newest = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		f.oldest = s.prev
+	}
+	s.prev, s.next = nil, nil
+}

@@ -1,0 +1,295 @@
+package branch
+
+import "github.com/weir-dev/weir/schemas"
+
+// candidates is how many branches below the point where the request parts from the
+// known contexts are compared with it, and visits how many places in the tree are
+// looked at to find them.
+const (
+	candidates = 8
+	visits     = 64
+)
+
+// Place decides which branch a request goes on. It changes no context; it only
+// remembers that the branch placed on was hinted to be compacted. busy says whether
+// a branch has a turn in progress, nil is never; fresh names a new branch.
+//
+// The rules, first match wins. "Idle" is not busy.
+//
+//  1. Nothing is known: First.
+//  2. The longest known prefix of the request is a whole live context of an idle
+//     branch: Continue, or Retry when the request holds nothing more. When all such
+//     branches are busy: Fork.
+//  3. It is a whole superseded context: Fork of the branch that had it. The line
+//     goes on after all.
+//  4. The request shares a conversation (more than system prompt and tools) with
+//     branches that all are busy: Fork.
+//  5. It shares a conversation with an idle branch: Retry when only the last answer
+//     is missing, Pruned when all differences are smaller or absent media and tool
+//     results, Compaction when it is much shorter, else Rewrite.
+//  6. It shares at most system prompt and tools: Compaction of an idle branch that
+//     was hinted or whose context was large for the session, Rewrite when what
+//     follows the system prompt is the same, else SubAgent.
+func (f *Forest) Place(r Request, busy func(branch string) bool, fresh func() string) Placement {
+	if busy == nil {
+		busy = func(string) bool { return false }
+	}
+	items := r.Items
+	if len(items) > f.opt.MaxContext {
+		items = items[:f.opt.MaxContext]
+	}
+	q := query{f: f, items: items, size: sizeOf(items), busy: busy}
+	for q.lead < len(items) && items[q.lead].Role == System {
+		q.lead++
+	}
+	p := q.decide()
+	if p.New {
+		p.Branch = fresh()
+	}
+	if r.Hint == schemas.HintCompaction {
+		if s := f.branches[p.Branch]; s != nil {
+			s.hinted = true
+		} else {
+			f.hinted = p.Branch
+		}
+	}
+	return p
+}
+
+// query is one request against the forest.
+type query struct {
+	f     *Forest
+	items []Item
+	size  int
+	lead  int // leading items that are system prompt or tools
+	busy  func(string) bool
+
+	at      *node // where the match ends, inside at's edge when matched < at.depth
+	matched int
+}
+
+func (q *query) decide() Placement {
+	if len(q.f.branches) == 0 {
+		return Placement{New: true, Kind: First}
+	}
+	q.at, q.matched = q.f.walk(q.items)
+	if q.matched > 0 && q.matched == q.at.depth && q.at.lines != nil {
+		return q.whole()
+	}
+	if q.matched > q.lead {
+		return q.parts()
+	}
+	return q.apart()
+}
+
+// whole places a request that holds all of a known context.
+func (q *query) whole() Placement {
+	var live, past *line
+	for l := q.at.lines; l != nil; l = l.next {
+		switch {
+		case !l.live:
+			if past == nil {
+				past = l
+			}
+		case !q.busy(l.branch.name):
+			kind := Continue
+			if q.matched == len(q.items) {
+				kind = Retry
+			}
+			return q.on(l.branch, kind)
+		case live == nil:
+			live = l
+		}
+	}
+	if live == nil {
+		live = past
+	}
+	return q.fork(live.branch)
+}
+
+// parts places a request that parts from a conversation before its end.
+func (q *query) parts() Placement {
+	var best *state
+	lines := q.near()
+	for _, l := range lines {
+		if q.busy(l.branch.name) {
+			continue
+		}
+		if l.live && q.pruned(l.context()[q.matched:]) {
+			return q.on(l.branch, Pruned)
+		}
+		if best == nil {
+			best = l.branch
+		}
+	}
+	if best == nil {
+		return q.fork(lines[0].branch)
+	}
+	end := best.line.end
+	switch {
+	case q.matched == len(q.items) && end.depth == q.matched+1 && end.edge[len(end.edge)-1].Role == Assistant:
+		return q.on(best, Retry)
+	case q.shorter(best):
+		return q.on(best, Compaction)
+	}
+	return q.on(best, Rewrite)
+}
+
+// apart places a request that shares at most system prompt and tools.
+func (q *query) apart() Placement {
+	lines := q.near()
+	for _, l := range lines {
+		if !l.live || q.busy(l.branch.name) {
+			continue
+		}
+		s := l.branch
+		if q.matched > 0 && q.matched == q.lead && (s.hinted || q.large(s) && q.shorter(s)) {
+			return q.on(s, Compaction)
+		}
+		if q.same(l.context()) {
+			return q.on(s, Rewrite)
+		}
+	}
+	p := Placement{New: true, Kind: SubAgent}
+	if len(lines) > 0 {
+		q.under(&p, lines[0].branch)
+	}
+	return p
+}
+
+// on places the request on s.
+func (q *query) on(s *state, kind Kind) Placement {
+	p := Placement{Branch: s.name, Kind: kind}
+	end := s.line.end
+	p.Kept, p.KeptSize = q.shared(end)
+	p.Dropped, p.DroppedSize = end.depth-p.Kept, end.size-p.KeptSize
+	if q.matched > p.Kept {
+		p.Revived = q.matched
+	}
+	return p
+}
+
+func (q *query) fork(s *state) Placement {
+	p := Placement{New: true, Kind: Fork}
+	q.under(&p, s)
+	return p
+}
+
+// under makes s the parent of a new branch.
+func (q *query) under(p *Placement, s *state) {
+	p.Parent = s.name
+	p.Kept, p.KeptSize = q.shared(s.line.end)
+	if q.matched > p.Kept {
+		p.Revived = q.matched
+	}
+}
+
+// shared is how many items the request shares with the context that ends at end,
+// and their size.
+func (q *query) shared(end *node) (items, size int) {
+	below, n := end, q.at
+	// The lowest node on both paths.
+	for below != n {
+		if below.depth > n.depth {
+			below = below.parent
+		} else {
+			n = n.parent
+		}
+	}
+	items = min(n.depth, q.matched)
+	return items, n.sizeAt(items)
+}
+
+// shorter says whether the request is so much shorter than the context of s that
+// it replaces it by a summary.
+func (q *query) shorter(s *state) bool {
+	old := s.line.end.size
+	return old-q.size >= q.f.opt.Drop && 4*old >= 3*q.f.largest || 10*q.size < 6*old
+}
+
+// large says whether the context of s is worth a compaction.
+func (q *query) large(s *state) bool { return 4*s.line.end.size >= 3*q.f.largest }
+
+// same says whether a context is the request with another system prompt.
+func (q *query) same(old []Item) bool {
+	k := 0
+	for k < len(old) && old[k].Role == System {
+		k++
+	}
+	old = old[k:]
+	items := q.items[q.lead:]
+	if len(old) == 0 || len(items) == 0 {
+		return false
+	}
+	n := 0
+	for n < len(old) && n < len(items) && old[n].Digest == items[n].Digest {
+		n++
+	}
+	return n > 0 && 2*n >= len(old)
+}
+
+// pruned says whether the request from matched on is old with at least one medium
+// or tool result replaced by something smaller or left out.
+func (q *query) pruned(old []Item) bool {
+	items, changed := q.items[q.matched:], false
+	for _, o := range old {
+		switch {
+		case len(items) > 0 && items[0].Digest == o.Digest:
+			items = items[1:]
+		case !o.Media && o.Role != Tool:
+			return false
+		default:
+			changed = true
+			if len(items) > 0 && items[0].Role == o.Role && !items[0].Media && items[0].Size < o.Size {
+				items = items[1:]
+			}
+		}
+	}
+	return changed
+}
+
+// near returns up to candidates lines below where the request parts, those used
+// last first.
+func (q *query) near() []*line {
+	type entry struct {
+		n    *node
+		l    *line
+		seq  uint64
+		only bool // without siblings
+	}
+	var out []*line
+	front := make([]entry, 0, 2*visits)
+	addLine := func(l *line) {
+		if l != nil {
+			front = append(front, entry{l: l, seq: l.seq})
+		}
+	}
+	addNode := func(n *node, only bool) {
+		if n != nil {
+			front = append(front, entry{n: n, seq: n.touched, only: only})
+		}
+	}
+	addNode(q.at, true)
+	for i := 0; (i < visits || len(out) == 0) && len(front) > 0 && len(out) < candidates; i++ {
+		best := 0
+		for j := range front {
+			if front[j].seq > front[best].seq || front[j].seq == front[best].seq && front[j].l != nil {
+				best = j
+			}
+		}
+		e := front[best]
+		front[best] = front[len(front)-1]
+		front = front[:len(front)-1]
+		if e.l != nil {
+			out = append(out, e.l)
+			addLine(e.l.next)
+			continue
+		}
+		addLine(e.n.lines)
+		addNode(e.n.newest, false)
+		if !e.only {
+			addNode(e.n.next, false)
+		}
+	}
+	return out
+}
