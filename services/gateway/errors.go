@@ -120,8 +120,10 @@ func ofError(err error) *apiError {
 	return &apiError{Status: http.StatusInternalServerError, Type: typeServer, Code: schemas.CodeInternal, Message: err.Error()}
 }
 
-// writeError answers with an error.
-func writeError(w http.ResponseWriter, e *apiError) {
+// writeError answers with an error in OpenAI's shape.
+func writeError(w http.ResponseWriter, e *apiError) { writeErrorBody(w, e, e.body()) }
+
+func writeErrorBody(w http.ResponseWriter, e *apiError, body []byte) {
 	h := w.Header()
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
@@ -135,7 +137,7 @@ func writeError(w http.ResponseWriter, e *apiError) {
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(e.Status)
-	_, _ = w.Write(e.body()) // a client that is gone hears nothing
+	_, _ = w.Write(body) // a client that is gone hears nothing
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

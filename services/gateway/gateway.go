@@ -163,8 +163,12 @@ func (g *Gateway) Handler() http.Handler {
 
 func (g *Gateway) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/v1/chat/completions", g.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { g.complete(w, r, chatAPI) }))
-	mux.HandleFunc("/v1/completions", g.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { g.complete(w, r, textAPI) }))
+	for path, d := range map[string]dialect{
+		"/v1/chat/completions": openai{},
+		"/v1/completions":      openai{text: true},
+	} {
+		mux.HandleFunc(path, g.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { g.complete(w, r, d) }))
+	}
 	mux.HandleFunc("/v1/models", g.only(http.MethodGet, g.listModels))
 	mux.HandleFunc("/v1/models/{model...}", g.only(http.MethodGet, g.oneModel))
 	mux.HandleFunc("/healthz", g.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, map[string]bool{"ok": true}) }))

@@ -41,13 +41,13 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 }
 
 // done counts a request.
-func (m *metrics) done(a api, status int, code string, began, first time.Time) {
-	m.requests.WithLabelValues(a.String(), strconv.Itoa(status)).Inc()
+func (m *metrics) done(endpoint string, status int, code string, began, first time.Time) {
+	m.requests.WithLabelValues(endpoint, strconv.Itoa(status)).Inc()
 	if code != "" {
 		m.errors.WithLabelValues(code).Inc()
 	}
-	m.duration.WithLabelValues(a.String()).Observe(time.Since(began).Seconds())
+	m.duration.WithLabelValues(endpoint).Observe(time.Since(began).Seconds())
 	if !first.IsZero() {
-		m.ttft.WithLabelValues(a.String()).Observe(first.Sub(began).Seconds())
+		m.ttft.WithLabelValues(endpoint).Observe(first.Sub(began).Seconds())
 	}
 }

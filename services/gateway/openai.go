@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/turns"
 )
 
 // usage is OpenAI's object of that name.
@@ -107,15 +109,9 @@ func textLogprobsOf(lp []json.RawMessage, at int) *textLogprobs {
 	return out
 }
 
-type chatMessage struct {
-	Role    string  `json:"role"`
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"`
-}
-
 type chatChoice struct {
 	Index        int           `json:"index"`
-	Message      chatMessage   `json:"message"`
+	Message      message       `json:"message"`
 	Logprobs     *chatLogprobs `json:"logprobs"`
 	FinishReason string        `json:"finish_reason"`
 }
@@ -139,36 +135,113 @@ type completion struct {
 	Weir        *about `json:"weir"`
 }
 
-func (c *call) id() string {
-	if c.api == chatAPI {
-		return "chatcmpl-" + c.ref.Turn
+func idOf(c *call, text bool) string {
+	if text {
+		return "cmpl-" + c.ref.Turn
 	}
-	return "cmpl-" + c.ref.Turn
+	return "chatcmpl-" + c.ref.Turn
+}
+
+// openai is the dialect of Chat Completions and, with text, of Completions.
+type openai struct{ text bool }
+
+// openaiAsk is what a request wants to see of the answer.
+type openaiAsk struct {
+	usage bool // stream_options.include_usage
+}
+
+func (o openai) String() string {
+	if o.text {
+		return "completions"
+	}
+	return "chat.completions"
+}
+
+func (o openai) newSpeaker(c *call, w *sse) speaker { return newChunks(c, w, o.text) }
+
+func (o openai) failure(_ *call, e *apiError) []byte { return e.body() }
+
+// parse makes a turn of a body.
+func (o openai) parse(_ *Gateway, _ *http.Request, body []byte) (*call, *apiError) {
+	t, err := turns.DecodeBody(body)
+	if err != nil {
+		return nil, ofError(err)
+	}
+	c := &call{turn: t, raw: o.text}
+	c.stream = t.Stream != nil && *t.Stream
+	if t.StreamOptions != nil {
+		if !c.stream {
+			return nil, invalid("stream_options", "stream_options is only allowed when stream is true")
+		}
+		c.more = openaiAsk{usage: t.StreamOptions.IncludeUsage}
+	}
+	if o.text {
+		return c, checkText(t)
+	}
+	return c, checkChat(t)
 }
 
 // whole is the response without streaming.
-func (c *call) whole(r *schemas.Result, a *about, fingerprint string) *completion {
-	out := &completion{ID: c.id(), Created: c.created, Model: c.modelOf(r), Fingerprint: fingerprint, Usage: usageOf(r.Usage), Weir: a}
-	if c.api == chatAPI {
-		out.Object = "chat.completion"
-		out.Choices = []chatChoice{{Message: chatMessage{Role: "assistant", Content: r.Text}, Logprobs: chatLogprobsOf(r.Logprobs), FinishReason: finishOf(r)}}
+func (o openai) whole(c *call, r *reply) any {
+	out := &completion{ID: idOf(c, o.text), Created: c.created, Model: c.modelOf(r.Result), Fingerprint: c.fingerprint, Usage: usageOf(r.Usage), Weir: r.About}
+	if o.text {
+		out.Object = "text_completion"
+		out.Choices = []textChoice{{Text: r.Text, Logprobs: textLogprobsOf(r.Logprobs, 0), FinishReason: r.Finish}}
 		return out
 	}
-	out.Object = "text_completion"
-	out.Choices = []textChoice{{Text: r.Text, Logprobs: textLogprobsOf(r.Logprobs, 0), FinishReason: finishOf(r)}}
+	out.Object = "chat.completion"
+	out.Choices = []chatChoice{{Message: r.Message, Logprobs: chatLogprobsOf(r.Logprobs), FinishReason: r.Finish}}
 	return out
 }
 
-func (c *call) modelOf(r *schemas.Result) string {
-	if r.Model != "" {
-		return r.Model
+// checkChat refuses what belongs to Completions, and requests without input.
+func checkChat(t *schemas.Turn) *apiError {
+	switch {
+	case given(t.Prompt):
+		return unknown("prompt")
+	case t.BestOf != nil:
+		return unknown("best_of")
+	case len(t.Messages) == 0 && len(t.Weir.InputTokens) == 0:
+		return invalid("messages", "messages must not be empty")
 	}
-	return c.model
+	t.Prompt = nil
+	return nil
 }
 
-func finishOf(r *schemas.Result) string {
-	if r.Finish == "" {
-		return "stop"
+// checkText refuses what belongs to Chat Completions, and requests without input.
+func checkText(t *schemas.Turn) *apiError {
+	switch {
+	case t.Messages != nil:
+		return unknown("messages")
+	case t.Tools != nil:
+		return unknown("tools")
+	case given(t.ToolChoice):
+		return unknown("tool_choice")
+	case !given(t.Prompt) && len(t.Weir.InputTokens) == 0:
+		return invalid("prompt", "you must provide a prompt")
 	}
-	return r.Finish
+	return onePrompt(t)
+}
+
+// onePrompt takes an array of one string, or of one array of ids, as that prompt.
+func onePrompt(t *schemas.Turn) *apiError {
+	if len(t.Prompt) == 0 || t.Prompt[0] != '[' {
+		return nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(t.Prompt, &list); err != nil || len(list) == 0 {
+		return invalid("prompt", "prompt must not be an empty array")
+	}
+	if c := list[0][0]; c != '"' && c != '[' {
+		var ids schemas.Tokens
+		if err := json.Unmarshal(t.Prompt, &ids); err != nil {
+			return invalid("prompt", "prompt must be a string or an array of token ids")
+		}
+		return nil
+	}
+	if len(list) > 1 {
+		return invalid("prompt", "prompt has %d prompts, weir answers one per request", len(list))
+	}
+	t.Prompt = list[0]
+	return nil
 }

@@ -13,46 +13,53 @@ import (
 	"github.com/weir-dev/weir/services/turns"
 )
 
-// Headers that place a request in a session. Ids that are none of weir's are
-// replaced by their hash.
-const (
-	headerSession = "X-Weir-Session"
-	headerBranch  = "X-Weir-Branch"
-	headerTurn    = "X-Weir-Turn"
-	headerIdem    = "Idempotency-Key"
-)
-
-// api is which of the two endpoints a request came to.
-type api uint8
-
-const (
-	chatAPI api = iota
-	textAPI
-)
-
-func (a api) String() string {
-	if a == chatAPI {
-		return "chat.completions"
-	}
-	return "completions"
-}
-
 // call is a request that was read.
 type call struct {
-	api          api
-	turn         *schemas.Turn
-	session      string
-	trace        schemas.Trace
-	stream       bool
-	includeUsage bool
-	created      int64
-	model        string
-	ref          turns.Ref // once published
+	turn    *schemas.Turn // nil once published
+	session string
+	stream  bool
+	raw     bool // the text is wanted as it was generated, without a parser
+	more    any  // what the dialect needs for the answer
+
+	// Set by the gateway.
+	created     int64 // Unix time in seconds
+	model       string
+	fingerprint string
+	ref         turns.Ref // once published
+}
+
+func (c *call) modelOf(r *schemas.Result) string {
+	if r.Model != "" {
+		return r.Model
+	}
+	return c.model
 }
 
 // read reads a request into a call. The body's memory is charged to the gateway
 // until release is called.
-func (g *Gateway) read(w http.ResponseWriter, r *http.Request, a api) (c *call, release func(), e *apiError) {
+func (g *Gateway) read(w http.ResponseWriter, r *http.Request, d dialect) (c *call, release func(), e *apiError) {
+	body, release, e := g.take(w, r)
+	if e != nil {
+		return nil, nil, e
+	}
+	c, e = d.parse(g, r, body)
+	if e == nil {
+		c.created, c.fingerprint = time.Now().Unix(), g.o.Fingerprint
+		if c.model = c.turn.Model; c.model == "" {
+			c.model = g.fleet.defaultModel()
+		}
+		e = g.place(r, c)
+	}
+	if e != nil {
+		release()
+		return nil, nil, e
+	}
+	return c, release, nil
+}
+
+// take reads a body. Its memory is charged to the gateway until release is called,
+// which may be called more than once.
+func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (body []byte, release func(), e *apiError) {
 	size := r.ContentLength
 	if size < 0 || size > schemas.MaxBody {
 		size = schemas.MaxBody
@@ -68,15 +75,11 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, a api) (c *call, 
 			g.bodies.Add(-size)
 		}
 	}
-	body, e := g.readBody(w, r)
-	if e == nil {
-		c, e = g.parse(r, a, body)
-	}
-	if e != nil {
+	if body, e = g.readBody(w, r); e != nil {
 		release()
 		return nil, nil, e
 	}
-	return c, release, nil
+	return body, release, nil
 }
 
 // drainMax bounds what is read and thrown away of a body that is too large, so
@@ -124,56 +127,6 @@ func readUpTo(b []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// parse makes a turn of a body.
-func (g *Gateway) parse(r *http.Request, a api, body []byte) (*call, *apiError) {
-	t, err := turns.DecodeBody(body)
-	if err != nil {
-		return nil, ofError(err)
-	}
-	c := &call{api: a, turn: t, created: time.Now().Unix(), trace: traceOf(r.Header)}
-	c.stream = t.Stream != nil && *t.Stream
-	if t.StreamOptions != nil {
-		if !c.stream {
-			return nil, invalid("stream_options", "stream_options is only allowed when stream is true")
-		}
-		c.includeUsage = t.StreamOptions.IncludeUsage
-	}
-	if e := a.check(t); e != nil {
-		return nil, e
-	}
-	c.session = r.Header.Get(headerSession)
-	// prompt_cache_key names an application, not a conversation: as a session it
-	// would make unrelated requests wait for each other. Blocks are found by content.
-	if raw := t.PromptCacheKey; len(raw) > 0 && string(raw) != "null" {
-		var key string
-		if json.Unmarshal(raw, &key) != nil {
-			return nil, invalid("prompt_cache_key", "prompt_cache_key must be a string")
-		}
-	}
-	if c.session == "" {
-		c.session = turns.NewID("s")
-	} else {
-		c.session = schemas.CleanID(c.session)
-	}
-	for _, h := range [...]struct {
-		to   *string
-		name string
-	}{{&t.Weir.Branch, headerBranch}, {&t.Weir.Turn, headerTurn}, {&t.Weir.Turn, headerIdem}} {
-		if v := r.Header.Get(h.name); *h.to == "" && v != "" {
-			*h.to = schemas.CleanID(v)
-		}
-	}
-	if c.model = t.Model; c.model == "" {
-		c.model = g.fleet.defaultModel()
-	}
-	// What concerns only this response, or nobody, stays out of the turn: a turn
-	// asked for again as a stream is the same turn.
-	t.Stream, t.StreamOptions = nil, nil
-	t.User, t.Metadata, t.Store, t.ServiceTier, t.SafetyIdentifier = nil, nil, nil, nil, nil
-	t.PromptCacheKey, t.PromptCacheRetention = nil, nil
-	return c, nil
-}
-
 func invalid(param, format string, args ...any) *apiError {
 	return &apiError{Status: http.StatusBadRequest, Type: typeInvalid, Code: schemas.CodeInvalid, Param: param, Message: fmt.Sprintf(format, args...)}
 }
@@ -182,57 +135,8 @@ func unknown(param string) *apiError {
 	return &apiError{Status: http.StatusBadRequest, Type: typeInvalid, Code: "unknown_parameter", Param: param, Message: "Unrecognized request argument supplied: " + param}
 }
 
-// check refuses what belongs to the other endpoint, and requests without input.
-func (a api) check(t *schemas.Turn) *apiError {
-	has := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-	tokens := len(t.Weir.InputTokens) > 0
-	if a == chatAPI {
-		switch {
-		case has(t.Prompt):
-			return unknown("prompt")
-		case t.BestOf != nil:
-			return unknown("best_of")
-		case len(t.Messages) == 0 && !tokens:
-			return invalid("messages", "messages must not be empty")
-		}
-		t.Prompt = nil
-		return nil
-	}
-	switch {
-	case t.Messages != nil:
-		return unknown("messages")
-	case t.Tools != nil:
-		return unknown("tools")
-	case has(t.ToolChoice):
-		return unknown("tool_choice")
-	case !has(t.Prompt) && !tokens:
-		return invalid("prompt", "you must provide a prompt")
-	}
-	return onePrompt(t)
-}
-
-// onePrompt takes an array of one string, or of one array of ids, as that prompt.
-func onePrompt(t *schemas.Turn) *apiError {
-	if len(t.Prompt) == 0 || t.Prompt[0] != '[' {
-		return nil
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(t.Prompt, &list); err != nil || len(list) == 0 {
-		return invalid("prompt", "prompt must not be an empty array")
-	}
-	if c := list[0][0]; c != '"' && c != '[' {
-		var ids schemas.Tokens
-		if err := json.Unmarshal(t.Prompt, &ids); err != nil {
-			return invalid("prompt", "prompt must be a string or an array of token ids")
-		}
-		return nil
-	}
-	if len(list) > 1 {
-		return invalid("prompt", "prompt has %d prompts, weir answers one per request", len(list))
-	}
-	t.Prompt = list[0]
-	return nil
-}
+// given: the field is there and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 

@@ -18,38 +18,46 @@ const cancelTimeout = 5 * time.Second
 const deadlineGrace = 5 * time.Second
 
 // complete answers one request for a turn.
-func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, a api) {
+func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, d dialect) {
 	began := time.Now()
 	select {
 	case g.slots <- struct{}{}:
 		defer func() { <-g.slots }()
 	default:
 		e := &apiError{Status: http.StatusTooManyRequests, Type: typeRate, Code: schemas.CodeBusy, RetryAfter: time.Second, Message: "too many requests are waiting for an answer here"}
-		g.metrics.done(a, e.Status, e.Code, began, time.Time{})
-		writeError(w, e)
+		body := d.failure(nil, e)
+		g.metrics.done(d.String(), e.Status, e.Code, began, time.Time{})
+		writeErrorBody(w, e, body)
 		return
 	}
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
-	x := &exchange{g: g, w: w, rc: http.NewResponseController(w), began: began}
-	trace, end := g.o.Span(a.String(), traceOf(r.Header))
-	status, code := x.run(r, a, trace)
+	x := &exchange{g: g, d: d, w: w, rc: http.NewResponseController(w), began: began}
+	trace, end := g.o.Span(d.String(), traceOf(r.Header))
+	status, code := x.run(r, trace)
 	// What net/http still has to write must not wait for ever either.
 	_ = x.rc.SetWriteDeadline(time.Now().Add(g.o.WriteTimeout))
 	end(x.answered(status, code))
-	g.metrics.done(a, status, code, began, x.first)
+	g.metrics.done(d.String(), status, code, began, x.first)
 }
 
 // exchange is one request and its response.
 type exchange struct {
 	g     *Gateway
+	d     dialect
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	c     *call
 	began time.Time
 	first time.Time // when the first token was there
-	sse   *sse      // once the response is a stream
 	res   *schemas.Result
+
+	// Once the response is a stream.
+	sse    *sse
+	out    speaker
+	parser textParser // when the text has markers
+	looked bool       // whether there is a parser is decided
+	piece  piece      // what is being written; here so that no chunk allocates it
 }
 
 func (x *exchange) answered(status int, code string) Answered {
@@ -62,8 +70,8 @@ func (x *exchange) answered(status int, code string) Answered {
 
 // run returns the HTTP status and the error code, also those that were only sent
 // as an event because the stream had begun.
-func (x *exchange) run(r *http.Request, a api, trace schemas.Trace) (int, string) {
-	c, release, e := x.g.read(x.w, r, a)
+func (x *exchange) run(r *http.Request, trace schemas.Trace) (int, string) {
+	c, release, e := x.g.read(x.w, r, x.d)
 	if e != nil {
 		return x.fail(e)
 	}
@@ -156,7 +164,7 @@ func (x *exchange) follow(ctx context.Context, s *turns.Stream) (*schemas.Result
 		if err := x.begin(); err != nil {
 			return nil, err
 		}
-		if err := x.sse.piece(&e); err != nil {
+		if err := x.say(&e); err != nil {
 			return nil, err
 		}
 		if s.Ready() {
@@ -184,7 +192,7 @@ func (x *exchange) next(ctx context.Context, s *turns.Stream) (turns.Event, erro
 		if err := x.begin(); err != nil {
 			return turns.Event{}, err
 		}
-		if err := x.sse.comment(); err != nil {
+		if err := x.out.idle(); err != nil {
 			return turns.Event{}, err
 		}
 	}
@@ -192,34 +200,89 @@ func (x *exchange) next(ctx context.Context, s *turns.Stream) (turns.Event, erro
 
 // begin sends the header of a stream, once.
 func (x *exchange) begin() error {
-	if x.sse != nil {
+	if x.out != nil {
 		return nil
 	}
-	x.sse = newSSE(x.w, x.rc, x.c, x.g.o.Fingerprint, x.g.o.WriteTimeout)
-	return x.sse.header()
+	x.sse = &sse{w: x.w, rc: x.rc, timeout: x.g.o.WriteTimeout, fingerprint: x.g.o.Fingerprint}
+	x.out = x.d.newSpeaker(x.c, x.sse)
+	x.sse.header()
+	return x.out.begin()
+}
+
+// say writes what an event adds. Tokens whose text is still to come are not shown.
+func (x *exchange) say(e *turns.Event) error {
+	if !x.looked && e.Text != "" {
+		x.looked = true
+		x.parser = x.parserOf(e.Parse)
+	}
+	if x.parser == nil {
+		if e.Text == "" && len(e.Logprobs) == 0 {
+			return nil
+		}
+		x.piece = piece{delta: delta{Content: e.Text, Call: -1}, Logprobs: e.Logprobs, TextAt: e.TextAt}
+		return x.out.piece(&x.piece)
+	}
+	logprobs := e.Logprobs
+	for _, d := range x.parser.Add(e.Text) {
+		x.piece = piece{delta: d, Logprobs: logprobs, TextAt: e.TextAt}
+		if err := x.out.piece(&x.piece); err != nil {
+			return err
+		}
+		logprobs = nil
+	}
+	if len(logprobs) == 0 {
+		return nil
+	}
+	x.piece = piece{delta: delta{Call: -1}, Logprobs: logprobs, TextAt: e.TextAt}
+	return x.out.piece(&x.piece)
+}
+
+func (x *exchange) parserOf(spec string) textParser {
+	if spec == "" || x.c.raw {
+		return nil
+	}
+	p, err := newParser(spec, schemas.JobID(x.c.ref.Tenant, x.c.ref.Session, x.c.ref.Turn))
+	if err != nil {
+		x.g.o.Logger.Warn("an answer is shown as it was generated", "session", x.c.ref.Session, "turn", x.c.ref.Turn, "error", err)
+		return nil
+	}
+	return p
 }
 
 // finish sends the end of a stream, or the whole response.
 func (x *exchange) finish(r *schemas.Result) error {
-	about := aboutTurn(r, x.began, x.first)
+	reply := replyOf(r, aboutTurn(r, x.began, x.first))
 	if x.c.stream {
-		if err := x.begin(); err != nil {
-			return err
-		}
-		return x.sse.end(r, about)
+		return x.finishStream(reply)
 	}
 	_ = x.rc.SetWriteDeadline(time.Now().Add(x.g.o.WriteTimeout)) // not supported by test recorders
-	writeJSON(x.w, http.StatusOK, x.c.whole(r, about, x.g.o.Fingerprint))
+	writeJSON(x.w, http.StatusOK, x.d.whole(x.c, reply))
 	return nil
+}
+
+func (x *exchange) finishStream(r *reply) error {
+	if err := x.begin(); err != nil {
+		return err
+	}
+	if x.parser != nil {
+		for _, d := range x.parser.End() {
+			x.piece = piece{delta: d}
+			if err := x.out.piece(&x.piece); err != nil {
+				return err
+			}
+		}
+	}
+	return x.out.end(r)
 }
 
 // fail sends an error, as an event when the stream has begun.
 func (x *exchange) fail(e *apiError) (int, string) {
-	if x.sse != nil {
-		x.sse.fail(e)
+	if x.out != nil {
+		_ = x.out.fail(e) // the client is gone, or hears it
 	} else {
+		body := x.d.failure(x.c, e)
 		_ = x.rc.SetWriteDeadline(time.Now().Add(x.g.o.WriteTimeout))
-		writeError(x.w, e)
+		writeErrorBody(x.w, e, body)
 	}
 	return e.Status, e.Code
 }
