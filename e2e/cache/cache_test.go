@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/e2e/stack"
+	"github.com/weir-dev/weir/schemas"
 )
 
 // minShare of the first turn's tokens must be found. What is lost is the end of the
@@ -53,5 +54,33 @@ func TestMinShare(t *testing.T) {
 	}
 	if got := MinShare([]Outcome{{Share: 0.99}, {Share: 0.4}, {Share: 1}}); got != 0.4 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestStyles: however an agent sends its history again, what was computed is found.
+func TestStyles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	if stack.Libraries() == "" {
+		t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	out, err := RunStyles(ctx, func(r *Returned) {
+		line, err := json.Marshal(r)
+		t.Logf("%s %v", line, err)
+		switch {
+		case r.Style == StyleReasoning && r.Cause != schemas.MissReasoning:
+			t.Errorf("style %s: cause %q, want %q", r.Style, r.Cause, schemas.MissReasoning)
+		case r.Style != StyleReasoning && r.Share < minShare:
+			t.Errorf("style %s: %d of %d tokens found", r.Style, r.Cached, r.Prompt+r.Generated)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) != len(Styles())+1 {
+		t.Errorf("%d styles", len(out))
 	}
 }

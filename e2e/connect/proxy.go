@@ -2,12 +2,12 @@ package connect
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/weir-dev/weir/e2e/reword"
 )
 
 // proxy passes requests on to one server as careless middle boxes do: it strips the
@@ -44,7 +44,7 @@ func pass(w http.ResponseWriter, r *http.Request, to string) error {
 	if err != nil {
 		return err
 	}
-	if body, err = again(body); err != nil {
+	if body, err = reword.JSON(body); err != nil {
 		return err
 	}
 	req, err := http.NewRequestWithContext(r.Context(), r.Method, to+r.URL.Path, bytes.NewReader(body))
@@ -70,42 +70,6 @@ func pass(w http.ResponseWriter, r *http.Request, to string) error {
 		}
 		if err != nil {
 			return nil //nolint:nilerr // the end, or an answer that broke off: the client sees it
-		}
-	}
-}
-
-// again writes JSON anew, also the JSON in the arguments of tool calls.
-func again(body []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, errors.Join(errors.New("connect: the proxy takes JSON only"), err)
-	}
-	rewrite(v)
-	return json.MarshalIndent(v, "", " ")
-}
-
-func rewrite(v any) {
-	switch v := v.(type) {
-	case []any:
-		for _, e := range v {
-			rewrite(e)
-		}
-	case map[string]any:
-		for key, e := range v {
-			if s, ok := e.(string); ok && key == "arguments" {
-				var inner any
-				d := json.NewDecoder(bytes.NewReader([]byte(s)))
-				d.UseNumber()
-				if d.Decode(&inner) == nil {
-					if b, err := json.MarshalIndent(inner, "", "\t"); err == nil {
-						v[key] = string(b)
-					}
-				}
-				continue
-			}
-			rewrite(e)
 		}
 	}
 }
