@@ -151,6 +151,9 @@ func (w *Worker) nameBlocks(s *seq) bool {
 
 // extendKeys names blocks up to count, as far as their tokens are known.
 func (w *Worker) extendKeys(s *seq, count int) {
+	if s.uncached {
+		return
+	}
 	for i := len(s.keys); i < count && (i+1)*blockTokens <= len(s.tokens); i++ {
 		parent := s.root
 		if i > 0 {
@@ -164,9 +167,9 @@ func (w *Worker) extendKeys(s *seq, count int) {
 // checks that no block changed under the copy.
 func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	want := s.promptBlocks()
-	keys := s.keys[:want]
-	if s.uncached {
-		keys = nil
+	var keys []Key
+	if !s.uncached {
+		keys = s.keys[:want]
 	}
 	// Log-probabilities need the logits of every token, and text that is sent again
 	// needs every token, so those are computed again.

@@ -14,13 +14,13 @@ func (w *Worker) seal(op *schemas.SealOp) (*schemas.SealDone, error) {
 	}
 	id := gpuexec.SeqID(op.Seq)
 	have := w.cfg.Engine.Len(id) / blockTokens
-	w.extendKeys(s, have)
-	have = min(have, len(s.keys))
 	done := &schemas.SealDone{}
 	if s.uncached {
 		done.Skipped = have // whoever goes on computes them again
 		return done, nil
 	}
+	w.extendKeys(s, have)
+	have = min(have, len(s.keys))
 	for s.sealed < have && w.cfg.Tier.Has(s.keys[s.sealed]) {
 		s.sealed++
 	}

@@ -1,0 +1,103 @@
+package worker_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/gpuexec/nullengine"
+	"github.com/weir-dev/weir/schemas"
+)
+
+// visual is a prompt of 200 tokens with an image over the border of two blocks.
+func visual() *schemas.Ready {
+	r := turn(200, 4)
+	for i := 50; i < 90; i++ {
+		r.Prompt.Tail[i] = nullengine.TokenImage
+	}
+	r.Prompt.Media = []schemas.MediaSpan{{Digest: "one", Offset: 50, Length: 40}}
+	return r
+}
+
+func visionRig(t *testing.T, tier *memTier) *rig {
+	e, err := nullengine.NewVision(nullengine.Options{Slots: 2, Context: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rigOf(t, e, nullengine.Vocab{}, tier)
+}
+
+// TestMedia: an image's blocks are found again, also by a job that does not carry
+// the prompt's head; those of another image are not.
+func TestMedia(t *testing.T) {
+	first := visionRig(t, newTier())
+	want := first.run(visual())
+	first.seal(0)
+	again := visionRig(t, first.tier)
+	if o := again.open(&schemas.OpenOp{Ready: visual()}); o.Cached != 192 {
+		t.Errorf("the same prompt: %+v", o)
+	}
+	other := visual()
+	other.Prompt.Media[0].Digest = "two"
+	second := visionRig(t, first.tier)
+	if o := second.open(&schemas.OpenOp{Ready: other}); o.Cached != 0 {
+		t.Errorf("another image: %+v", o)
+	}
+	second.drop(0)
+	if got := second.run(other); got.text == want.text {
+		t.Error("the fake engine does not tell two images apart")
+	}
+}
+
+// TestUncached: a prompt whose images are not fully described neither finds blocks
+// nor leaves any.
+func TestUncached(t *testing.T) {
+	full := visionRig(t, newTier())
+	full.run(visual())
+	full.seal(0)
+	for name, change := range map[string]func(*schemas.Prompt){
+		"said so":   func(p *schemas.Prompt) { p.Uncached = true },
+		"no digest": func(p *schemas.Prompt) { p.Media[0].Digest = "" },
+	} {
+		r := visual()
+		change(&r.Prompt)
+		found := visionRig(t, full.tier)
+		if o := found.open(&schemas.OpenOp{Ready: r}); o.Cached != 0 || o.Missing != 3 {
+			t.Errorf("%s: found %+v", name, o)
+		}
+		left := visionRig(t, newTier())
+		whole := left.run(r)
+		if d := left.seal(0); d.Sealed != 0 || d.Skipped != 3 || len(left.tier.blocks) != 0 {
+			t.Errorf("%s: sealed %+v", name, d)
+		}
+		// A second attempt computes all again, up to where the first one was.
+		next := visionRig(t, full.tier)
+		if o := next.open(&schemas.OpenOp{Ready: r, Attempt: 2, Delivered: whole.tokens[:2]}); o.Cached != 0 {
+			t.Errorf("%s: a second attempt found %+v", name, o)
+		}
+		next.prefill(0, 100)
+		got := answer{tokens: whole.tokens[:2:2], text: whole.text[:2]}
+		next.decode(0, &got, 4, 100)
+		if got.text != whole.text {
+			t.Errorf("%s: a second attempt says %q, the first %q", name, got.text, whole.text)
+		}
+	}
+	// Without names the head's blocks cannot be found.
+	r := visual()
+	r.Prompt.Uncached = true
+	r.Prompt.Tail, r.Prompt.TailFrom = r.Prompt.Tail[128:], 128
+	if o := visionRig(t, full.tier).open(&schemas.OpenOp{Ready: r}); !o.NeedHead {
+		t.Errorf("a job without its head: %+v", o)
+	}
+}
+
+// TestNoVision: an engine that takes no images refuses them, and nothing is left.
+func TestNoVision(t *testing.T) {
+	r := newRig(t, 0, newTier())
+	d := r.do(&schemas.Op{Open: &schemas.OpenOp{Ready: visual(), Stage: schemas.StageDecode}})
+	if d.Code != schemas.CodeInvalid || !strings.Contains(d.Err, "takes no images") || d.Open != nil {
+		t.Errorf("%+v", d)
+	}
+	if p := r.do(&schemas.Op{Verify: &schemas.VerifyOp{}}).Verify.Problem; p != "" {
+		t.Error(p)
+	}
+}
