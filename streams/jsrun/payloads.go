@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,8 @@ type Payloads struct {
 	enc    *zstd.Encoder
 	dec    *zstd.Decoder
 	max    int64
+	age    time.Duration // of the bucket; 0 keeps objects for ever
+	known  knownObjects
 }
 
 // NewPayloads opens the bucket, which Provision makes. maxBytes bounds one body,
@@ -38,6 +41,10 @@ func NewPayloads(ctx context.Context, js jetstream.JetStream, maxBytes int64) (*
 		maxBytes = schemas.MaxBody
 	}
 	b, err := js.ObjectStore(ctx, streams.PayloadBucket)
+	if err != nil {
+		return nil, fmt.Errorf("jsrun: bucket %s: %w", streams.PayloadBucket, err)
+	}
+	st, err := js.Stream(ctx, streams.PayloadStream)
 	if err != nil {
 		return nil, fmt.Errorf("jsrun: bucket %s: %w", streams.PayloadBucket, err)
 	}
@@ -51,12 +58,13 @@ func NewPayloads(ctx context.Context, js jetstream.JetStream, maxBytes int64) (*
 	if err != nil {
 		return nil, fmt.Errorf("jsrun: zstd: %w", err)
 	}
-	return &Payloads{js: js, bucket: b, enc: enc, dec: dec, max: maxBytes}, nil
+	return &Payloads{js: js, bucket: b, enc: enc, dec: dec, max: maxBytes, age: st.CachedInfo().Config.MaxAge}, nil
 }
 
 // Put stores a body and returns its reference. A body that is there already is
-// not sent again. A full bucket gives ErrFull, a body above the bound
-// schemas.ErrTooLarge.
+// not sent again, unless less than half of the bucket's age is left to it: whoever
+// refers to it now may read it much later. A full bucket gives ErrFull, a body
+// above the bound schemas.ErrTooLarge.
 func (p *Payloads) Put(ctx context.Context, body []byte) (schemas.PayloadRef, error) {
 	n := int64(len(body))
 	if n == 0 || n > p.max {
@@ -64,17 +72,11 @@ func (p *Payloads) Put(ctx context.Context, body []byte) (schemas.PayloadRef, er
 	}
 	sum := sha256.Sum256(body)
 	ref := schemas.PayloadRef{Digest: hex.EncodeToString(sum[:]), Bytes: n}
-	if info, err := p.bucket.GetInfo(ctx, ref.Digest); err == nil {
-		if whole, err := p.whole(ctx, info); err != nil || whole {
-			return ref, err
-		}
-	} else if !errors.Is(err, jetstream.ErrObjectNotFound) {
-		return schemas.PayloadRef{}, fmt.Errorf("jsrun: looking for payload %s: %w", ref.Digest, err)
+	info, err := p.find(ctx, ref.Digest)
+	if err != nil || info != nil && p.lasts(info) {
+		return ref, err
 	}
-	if err := p.store(ctx, ref.Digest, p.enc.EncodeAll(body, nil)); err != nil {
-		return schemas.PayloadRef{}, fmt.Errorf("storing payload %s: %w", ref.Digest, fullOr(err))
-	}
-	return ref, nil
+	return ref, p.store(ctx, ref.Digest, p.pack(body))
 }
 
 // chunkBytes is the size of an object's messages, as the client library has it.
@@ -89,7 +91,7 @@ func (p *Payloads) store(ctx context.Context, name string, packed []byte) error 
 	chunks := 0
 	for part := range slices.Chunk(packed, chunkBytes) {
 		if _, err := p.js.Publish(ctx, chunkSubject(id), part); err != nil {
-			return errors.Join(err, p.purge(ctx, chunkSubject(id)))
+			return p.failed(ctx, name, id, err)
 		}
 		chunks++
 	}
@@ -106,9 +108,15 @@ func (p *Payloads) store(ctx context.Context, name string, packed []byte) error 
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	m.Data = meta
 	if _, err := p.js.PublishMsg(ctx, m); err != nil {
-		return errors.Join(err, p.purge(ctx, chunkSubject(id)))
+		return p.failed(ctx, name, id, err)
 	}
+	p.known.add(name, id)
 	return nil
+}
+
+// failed removes what a failed store has left.
+func (p *Payloads) failed(ctx context.Context, name, id string, err error) error {
+	return errors.Join(fmt.Errorf("storing payload %s: %w", name, fullOr(err)), p.purge(ctx, chunkSubject(id)))
 }
 
 func chunkSubject(id string) string { return "$O." + streams.PayloadBucket + ".C." + id }
@@ -155,8 +163,12 @@ func (p *Payloads) Get(ctx context.Context, ref schemas.PayloadRef) ([]byte, err
 	info, err := p.bucket.GetInfo(ctx, ref.Digest)
 	var packed []byte
 	if err == nil {
+		if info.Size > uint64(p.max)+1<<16 {
+			return nil, fmt.Errorf("%w: %s has %d bytes in the bucket, at most %d are read", schemas.ErrTooLarge, ref.Digest, info.Size, p.max)
+		}
 		var whole bool
 		if whole, err = p.whole(ctx, info); err == nil && !whole {
+			p.known.drop(ref.Digest)
 			return nil, fmt.Errorf("%w: parts of %s are missing", ErrPayload, ref.Digest) // reading would wait for them
 		}
 	}
@@ -179,8 +191,12 @@ func (p *Payloads) Get(ctx context.Context, ref schemas.PayloadRef) ([]byte, err
 	return body, nil
 }
 
-// unpack decompresses exactly want bytes.
+// unpack makes exactly want bytes of what was stored, which is the body itself
+// where compression does not help, and when another client than weir's stored it.
 func (p *Payloads) unpack(packed []byte, want int64) ([]byte, error) {
+	if int64(len(packed)) == want && !bytes.HasPrefix(packed, zstdMagic) {
+		return packed, nil
+	}
 	body, err := p.dec.DecodeAll(packed, make([]byte, 0, min(want, 1<<20)))
 	if err != nil {
 		return nil, err
