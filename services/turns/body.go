@@ -42,8 +42,8 @@ func DecodeBody(b []byte) (*schemas.Turn, error) {
 // DecodeRequest reads a JSON object into a struct and refuses fields that it does
 // not have, by name. The error is ErrTooLarge or a *FieldError.
 func DecodeRequest(b []byte, into any) error {
-	if len(b) > schemas.MaxBody {
-		return fmt.Errorf("%w: the body has %d bytes, at most %d are allowed", ErrTooLarge, len(b), schemas.MaxBody)
+	if len(b) > MaxRequest {
+		return fmt.Errorf("%w: the body has %d bytes, at most %d are allowed", ErrTooLarge, len(b), MaxRequest)
 	}
 	if !utf8.Valid(b) {
 		return &FieldError{Message: "the body is not valid UTF-8"}

@@ -228,3 +228,8 @@ func (k *fake) settle() {
 	time.Sleep(time.Millisecond) // virtual: ends when the whole bubble is idle
 	synctest.Wait()
 }
+
+func hexSum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

@@ -54,6 +54,9 @@ func (c *Client) Publish(ctx context.Context, req Request) (*Stream, error) {
 			}}
 		}
 	}
+	if err := c.putMedia(ctx, &turn); err != nil {
+		return nil, err
+	}
 	msg, digest, err := c.encode(ctx, ref, &turn)
 	if err != nil {
 		return nil, err
