@@ -51,6 +51,11 @@ func (s *Slots) scan(r Readers) (SlotID, bool) {
 	return best, found
 }
 
+// Leaf reports whether a slot holds a block without resident children.
+func (s *Slots) Leaf(id SlotID) bool {
+	return int(id) < len(s.meta) && s.meta[id].state == SlotSealed && s.meta[id].children == 0
+}
+
 // Evict frees the slot of a block without resident children.
 func (s *Slots) Evict(id SlotID) (Block, error) {
 	b, ok := s.Get(id)

@@ -111,6 +111,12 @@ func (d *Daemon) CheckIntegrity() error {
 
 // forget drops the file of a pool.
 func (d *Daemon) forget(p *pool) error {
+	for id := range p.arena.slots {
+		if b, ok := p.slots.Get(kvtier.SlotID(id)); ok {
+			p.remember(kvtier.SlotID(id), b, RulePool)
+		}
+	}
+	d.graves.leave(p)
 	d.pools = slices.DeleteFunc(d.pools, func(q *pool) bool { return q == p })
 	return d.store.drop(p.arena)
 }

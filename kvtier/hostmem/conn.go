@@ -133,6 +133,11 @@ func (d *Daemon) handle(c *conn, m message) {
 	case opReserve:
 		p.ask(c, m)
 		return
+	case opWhy:
+		d.answerWhy(c, m)
+		return
+	case opErase:
+		d.answerErase(c, m)
 	case opSealed:
 		for _, r := range reservations(m.Slots) {
 			p.adopt(no, r, false)
@@ -256,7 +261,7 @@ func (d *Daemon) poolFor(name string, block int64) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := newPool(a)
+	p := d.newPool(a)
 	d.pools = append(d.pools, p)
 	return p, nil
 }

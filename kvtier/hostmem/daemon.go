@@ -25,10 +25,11 @@ type Daemon struct {
 	once   sync.Once
 	wg     sync.WaitGroup
 
-	store *store
-	pools []*pool // in the order in which they came
-	turn  int     // whose events are sent next
-	conns map[*conn]struct{}
+	store  *store
+	pools  []*pool // in the order in which they came
+	turn   int     // whose events are sent next
+	graves *graves
+	conns  map[*conn]struct{}
 }
 
 // probeEvery is how often the daemon looks at the locks of clients that are not
@@ -64,8 +65,9 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d.store = store
+	d.graves = newGraves(rememberMost, len(arenas) == 0)
 	for _, a := range arenas {
-		d.pools = append(d.pools, newPool(a))
+		d.pools = append(d.pools, d.newPool(a))
 	}
 	d.probe()
 	if d.ln, err = listen(cfg.Dir); err != nil {

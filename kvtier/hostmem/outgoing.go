@@ -130,7 +130,7 @@ func (o *outgoing) poke() {
 
 // ask requests n slots (at most maxRefs) and waits for the answer.
 func (o *outgoing) ask(ctx context.Context, n int, wait time.Duration) ([]slotRef, error) {
-	id, answer, err := o.request(ctx, n, wait)
+	id, answer, err := o.request(ctx, message{Op: opReserve, N: n, WaitMS: wait.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +161,8 @@ func (o *outgoing) ask(ctx context.Context, n int, wait time.Duration) ([]slotRe
 	}
 }
 
-// request queues a reservation as soon as there is a connection.
-func (o *outgoing) request(ctx context.Context, n int, wait time.Duration) (uint64, chan message, error) {
+// request queues a message that is answered, as soon as there is a connection.
+func (o *outgoing) request(ctx context.Context, m message) (uint64, chan message, error) {
 	for {
 		o.mu.Lock()
 		if o.broken != nil {
@@ -184,10 +184,11 @@ func (o *outgoing) request(ctx context.Context, n int, wait time.Duration) (uint
 	o.lastID++
 	answer := make(chan message, 1)
 	o.waiters[o.lastID] = answer
-	o.requests = append(o.requests, message{
-		Op: opReserve, ID: o.lastID, N: n, Extra: max(0, o.cacheMax-len(o.cache)),
-		WaitMS: wait.Milliseconds(),
-	})
+	m.ID = o.lastID
+	if m.Op == opReserve {
+		m.Extra = max(0, o.cacheMax-len(o.cache))
+	}
+	o.requests = append(o.requests, m)
 	o.wake()
 	return o.lastID, answer, nil
 }

@@ -16,6 +16,7 @@ type pool struct {
 	waiting []waiting // reservations that found no room, first come first served
 	out     outbox
 	count   counters
+	graves  *graves // of the daemon
 }
 
 // writer is a client as the daemon knows it. conn is nil while it is not
@@ -42,11 +43,11 @@ func (p *pool) cacheSlots() int { return int(min(32, p.arena.slots/(2*maxWriters
 // returns false, and gives none, if n cannot be had.
 func (p *pool) reserve(no, n, extra int, now int64) ([]slotRef, bool) {
 	for p.slots.Counts().Free < n {
-		if !p.evict(now) {
+		if !p.evict(now, RuleLRU) {
 			return nil, false
 		}
 	}
-	for p.slots.Counts().Free < n+extra && p.evict(now) {
+	for p.slots.Counts().Free < n+extra && p.evict(now, RuleLRU) {
 	}
 	given := p.slots.Reserve(uint32(no), n+extra, nil)
 	refs := make([]slotRef, len(given))
@@ -60,9 +61,9 @@ func (p *pool) reserve(no, n, extra int, now int64) ([]slotRef, bool) {
 	return refs, true
 }
 
-// evict frees one slot. A block that a reader leases in the same moment stays:
+// evict frees one slot, by that rule. A block that a reader leases in the same moment stays:
 // the state goes to evicting first, and the lease bits are read after that.
-func (p *pool) evict(now int64) bool {
+func (p *pool) evict(now int64, rule string) bool {
 	for range 64 { // each further try means that a reader came between; then the next victim is another
 		id, ok := p.slots.Victim(p, now)
 		if !ok {
@@ -74,15 +75,15 @@ func (p *pool) evict(now int64) bool {
 			s.word().Store(word(gen, stSealed))
 			continue
 		}
-		p.remove(id)
+		p.remove(id, rule)
 		p.count.evictions++
 		return true
 	}
 	return false
 }
 
-// remove takes a sealed block out of table, index and memory.
-func (p *pool) remove(id kvtier.SlotID) {
+// remove takes a sealed block out of table, index and memory, and remembers why.
+func (p *pool) remove(id kvtier.SlotID, rule string) {
 	_, gen := p.slots.State(id)
 	b, err := p.slots.Remove(id)
 	if err != nil {
@@ -90,6 +91,7 @@ func (p *pool) remove(id kvtier.SlotID) {
 	}
 	p.arena.remove(&b.Key, uint32(id))
 	p.blank(uint32(id), gen)
+	p.remember(id, b, rule)
 	p.out.add(kvtier.Event{Kind: kvtier.EventEvicted, Block: b})
 }
 
@@ -126,6 +128,7 @@ func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
 	}
 	if verify && checksum(p.bytes(uint32(r.Slot))) != s.crc().Load() {
 		p.count.corrupt++
+		p.remember(r.Slot, b, RuleWriter)
 		p.discard(no, r, b)
 		return true
 	}
@@ -216,14 +219,14 @@ func (p *pool) corrupt(refs []slotRef) {
 		}
 		if checksum(p.bytes(uint32(id))) != p.slot(uint32(id)).crc().Load() {
 			p.count.corrupt++
-			p.remove(id)
+			p.remove(id, RuleChecksum)
 		}
 	}
 }
 
 // clear evicts every block that is not leased and returns how many there were.
 func (p *pool) clear(now int64) (n int) {
-	for p.evict(now) {
+	for p.evict(now, RuleCleared) {
 		n++
 	}
 	if p.slots.Counts().Sealed == 0 && n > 0 {

@@ -10,8 +10,8 @@ import (
 // table is rebuilt from the slot headers: sealed blocks are kept, reservations
 // stay with their writers, and only the lock of a writer says whether it lives.
 // Clients read and seal while this runs.
-func newPool(a *arena) *pool {
-	p := &pool{arena: a}
+func (d *Daemon) newPool(a *arena) *pool {
+	p := &pool{arena: a, graves: d.graves}
 	p.out = outbox{pool: a.pool, epoch: a.epoch().Add(1)}
 	a.pressure().Store(0)
 	var known uint64

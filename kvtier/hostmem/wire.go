@@ -18,10 +18,14 @@ import (
 //	  abandon   slots                                        notice
 //	  poke                                                   leases were released while others wait
 //	  corrupt   slots                                        checksum differs; the daemon checks and removes
+//	  why       id keys                                      one key; answered by gone
+//	  erase     id keys                                      answered by erased
 //	daemon → client
 //	  welcome   file arena no cache                          answers hello
 //	  slots     id slots                                     answers reserve
 //	  error     id code text
+//	  gone      id n at_ns code                              n is 0 for a block that is there; code is the rule
+//	  erased    id n extra                                   blocks removed, and left because they are read
 //	  trim                                                   others wait: abandon what is not in use
 type message struct {
 	Op      string    `json:"op"`
@@ -41,6 +45,8 @@ type message struct {
 	Arena   string    `json:"arena,omitempty"`
 	No      int       `json:"no,omitempty"`
 	Cache   int       `json:"cache,omitempty"` // most unused slots a client should hold
+	Keys    []string  `json:"keys,omitempty"`  // hex
+	AtNS    int64     `json:"at_ns,omitempty"`
 	Code    string    `json:"code,omitempty"`
 	Text    string    `json:"text,omitempty"`
 }
@@ -49,7 +55,7 @@ type message struct {
 type slotRef [2]uint64
 
 const (
-	protoVersion = 1
+	protoVersion = 2
 	maxLine      = 64 << 10
 	maxRefs      = 1024 // per message: at most 41 KiB of text
 	ioTimeout    = 2 * time.Second
@@ -60,10 +66,14 @@ const (
 	opAbandon = "abandon"
 	opPoke    = "poke"
 	opCorrupt = "corrupt"
+	opWhy     = "why"
+	opErase   = "erase"
 	opWelcome = "welcome"
 	opSlots   = "slots"
 	opError   = "error"
 	opTrim    = "trim"
+	opGone    = "gone"
+	opErased  = "erased"
 
 	codeFull    = "full"
 	codeBusy    = "busy"
