@@ -11,7 +11,13 @@ type Forest struct {
 	seq            uint64
 	items          int // in the tree's edges
 	largest        int // size of the largest context so far
-	hinted         string
+	placed         placed
+}
+
+// placed is what Place said last of a new branch, until Set makes it.
+type placed struct {
+	branch      string
+	sub, hinted bool
 }
 
 // NewForest makes an empty forest.
@@ -31,10 +37,12 @@ func (f *Forest) Set(branch, parent string, items []Item, at int64) {
 	}
 	s := f.branches[branch]
 	if s == nil {
-		s = &state{name: branch}
+		s = &state{name: branch, first: sizeOf(items)}
 		f.branches[branch] = s
-		s.hinted = f.hinted == branch
-		f.hinted = ""
+		if f.placed.branch == branch {
+			s.sub, s.hinted = f.placed.sub, f.placed.hinted
+			f.placed = placed{}
+		}
 	} else {
 		f.unlist(s)
 	}

@@ -11,25 +11,32 @@ const (
 )
 
 // Place decides which branch a request goes on. It changes no context; it only
-// remembers that the branch placed on was hinted to be compacted. busy says whether
+// remembers what the branch placed on was, for its next placement. busy says whether
 // a branch has a turn in progress, nil is never; fresh names a new branch.
 //
 // The rules, first match wins. "Idle" is not busy.
 //
 //  1. Nothing is known: First.
-//  2. The longest known prefix of the request is a whole live context of an idle
-//     branch: Continue, or Retry when the request holds nothing more. When all such
-//     branches are busy: Fork.
+//  2. The longest known prefix of the request is a whole live context: Continue when
+//     an answer comes next, even on a busy branch, since an answer can be with the
+//     client before its end is known here. Else, on an idle branch, Continue, or
+//     Retry when the request holds nothing more. Else Fork.
 //  3. It is a whole superseded context: Fork of the branch that had it. The line
 //     goes on after all.
 //  4. The request shares a conversation (more than system prompt and tools) with
 //     branches that all are busy: Fork.
 //  5. It shares a conversation with an idle branch: Retry when only the last answer
 //     is missing, Pruned when all differences are smaller or absent media and tool
-//     results, Compaction when it is much shorter, else Rewrite.
-//  6. It shares at most system prompt and tools: Compaction of an idle branch that
-//     was hinted or whose context was large for the session, Rewrite when what
-//     follows the system prompt is the same, else SubAgent.
+//     results, SubAgent when it is a sibling, Compaction when it is much shorter,
+//     else Rewrite.
+//  6. It shares system prompt and tools, mostly, with an idle branch: Rewrite when
+//     what follows is the same, Compaction when that branch was hinted or, if the
+//     request is not a sibling, when it is much shorter, Rewrite when it holds
+//     answers or is larger than a new conversation.
+//  7. Else SubAgent.
+//
+// A sibling is a request without answers in place of those shared, on a branch
+// that began as a sub-agent, and not much larger than that branch's first request.
 func (f *Forest) Place(r Request, busy func(branch string) bool, fresh func() string) Placement {
 	if busy == nil {
 		busy = func(string) bool { return false }
@@ -46,12 +53,11 @@ func (f *Forest) Place(r Request, busy func(branch string) bool, fresh func() st
 	if p.New {
 		p.Branch = fresh()
 	}
-	if r.Hint == schemas.HintCompaction {
-		if s := f.branches[p.Branch]; s != nil {
-			s.hinted = true
-		} else {
-			f.hinted = p.Branch
-		}
+	hinted := r.Hint == schemas.HintCompaction
+	if s := f.branches[p.Branch]; s == nil {
+		f.placed = placed{branch: p.Branch, sub: p.Kind == SubAgent, hinted: hinted}
+	} else if hinted {
+		s.hinted = true
 	}
 	return p
 }
@@ -84,6 +90,10 @@ func (q *query) decide() Placement {
 
 // whole places a request that holds all of a known context.
 func (q *query) whole() Placement {
+	kind := Continue
+	if q.matched == len(q.items) {
+		kind = Retry
+	}
 	var live, past *line
 	for l := q.at.lines; l != nil; l = l.next {
 		switch {
@@ -92,17 +102,16 @@ func (q *query) whole() Placement {
 				past = l
 			}
 		case !q.busy(l.branch.name):
-			kind := Continue
-			if q.matched == len(q.items) {
-				kind = Retry
-			}
 			return q.on(l.branch, kind)
 		case live == nil:
 			live = l
 		}
 	}
-	if live == nil {
-		live = past
+	switch {
+	case live == nil:
+		return q.fork(past.branch)
+	case kind == Continue && q.items[q.matched].Role == Assistant:
+		return q.on(live.branch, Continue)
 	}
 	return q.fork(live.branch)
 }
@@ -129,6 +138,8 @@ func (q *query) parts() Placement {
 	switch {
 	case q.matched == len(q.items) && end.depth == q.matched+1 && end.edge[len(end.edge)-1].Role == Assistant:
 		return q.on(best, Retry)
+	case q.sibling(best):
+		return q.start(best)
 	case q.shorter(best):
 		return q.on(best, Compaction)
 	}
@@ -138,24 +149,53 @@ func (q *query) parts() Placement {
 // apart places a request that shares at most system prompt and tools.
 func (q *query) apart() Placement {
 	lines := q.near()
+	system := 2*sizeOf(q.items[:q.matched]) > sizeOf(q.items[:q.lead])
 	for _, l := range lines {
 		if !l.live || q.busy(l.branch.name) {
 			continue
 		}
 		s := l.branch
-		if q.matched > 0 && q.matched == q.lead && (s.hinted || q.large(s) && q.shorter(s)) {
+		switch {
+		case q.same(l.context()):
+			return q.on(s, Rewrite)
+		case !system:
+		case s.hinted:
 			return q.on(s, Compaction)
-		}
-		if q.same(l.context()) {
+		case q.sibling(s):
+		case q.shorter(s):
+			return q.on(s, Compaction)
+		case q.answers() || q.older(s):
 			return q.on(s, Rewrite)
 		}
 	}
+	return q.start(lines[0].branch)
+}
+
+// start places the request on a new branch, a sub-agent that s may have started.
+func (q *query) start(s *state) Placement {
 	p := Placement{New: true, Kind: SubAgent}
-	if len(lines) > 0 {
-		q.under(&p, lines[0].branch)
-	}
+	q.under(&p, s)
 	return p
 }
+
+// answers says whether the part that is not shared holds answers of the model: a
+// new conversation holds none.
+func (q *query) answers() bool {
+	for _, it := range q.items[q.matched:] {
+		if it.Role == Assistant {
+			return true
+		}
+	}
+	return false
+}
+
+// sibling says whether the request starts a sub-agent like the one that s is.
+func (q *query) sibling(s *state) bool {
+	return s.sub && 2*q.size <= 3*s.first && !q.answers()
+}
+
+// older says whether the request is larger than a new conversation beside s.
+func (q *query) older(s *state) bool { return 2*q.size > 3*s.first }
 
 // on places the request on s.
 func (q *query) on(s *state, kind Kind) Placement {
@@ -207,9 +247,6 @@ func (q *query) shorter(s *state) bool {
 	return old-q.size >= q.f.opt.Drop && 4*old >= 3*q.f.largest || 10*q.size < 6*old
 }
 
-// large says whether the context of s is worth a compaction.
-func (q *query) large(s *state) bool { return 4*s.line.end.size >= 3*q.f.largest }
-
 // same says whether a context is the request with another system prompt.
 func (q *query) same(old []Item) bool {
 	k := 0
@@ -229,13 +266,15 @@ func (q *query) same(old []Item) bool {
 }
 
 // pruned says whether the request from matched on is old with at least one medium
-// or tool result replaced by something smaller or left out.
+// or tool result replaced by something smaller or left out, and an item that is
+// equal behind it.
 func (q *query) pruned(old []Item) bool {
-	items, changed := q.items[q.matched:], false
+	items, changed, equal := q.items[q.matched:], false, false
 	for _, o := range old {
 		switch {
 		case len(items) > 0 && items[0].Digest == o.Digest:
 			items = items[1:]
+			equal = changed
 		case !o.Media && o.Role != Tool:
 			return false
 		default:
@@ -245,7 +284,7 @@ func (q *query) pruned(old []Item) bool {
 			}
 		}
 	}
-	return changed
+	return equal
 }
 
 // near returns up to candidates lines below where the request parts, those used

@@ -35,6 +35,8 @@ type state struct {
 	at           int64
 	line         *line   // the live context
 	past         []*line // superseded contexts, oldest first
+	first        int     // size of its first context
+	sub          bool    // began as a sub-agent
 	hinted       bool    // its last turn asked for a summary that replaces the context
 	prev, next   *state  // among all branches by last use
 }

@@ -1,0 +1,59 @@
+package infer
+
+import "fmt"
+
+// Figure is one measured value.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// count compares what was inferred of one kind of event with its labels.
+type count struct {
+	labels   int // events that the labels know
+	inferred int // events that were inferred
+	right    int // inferred events that a label confirms
+	found    int // labelled events that were inferred
+}
+
+func (c *count) add(o count) {
+	c.labels += o.labels
+	c.inferred += o.inferred
+	c.right += o.right
+	c.found += o.found
+}
+
+// see counts one place where an event was inferred, labelled, or both.
+func (c *count) see(inferred, labelled bool) {
+	if labelled {
+		c.labels++
+	}
+	if inferred {
+		c.inferred++
+	}
+	if inferred && labelled {
+		c.right++
+		c.found++
+	}
+}
+
+// figures of one kind; none without labels, and no precision where nothing was
+// inferred.
+func (c count) figures(kind string) []Figure {
+	if c.labels == 0 {
+		return nil
+	}
+	out := []Figure{
+		{"infer." + kind + ".labels", float64(c.labels), "events"},
+		{"infer." + kind + ".recall", float64(c.found) / float64(c.labels), "ratio"},
+	}
+	if c.inferred > 0 {
+		out = append(out, Figure{"infer." + kind + ".precision", float64(c.right) / float64(c.inferred), "ratio"})
+	}
+	return out
+}
+
+func (c count) String() string {
+	return fmt.Sprintf("labels %d inferred %d right %d found %d", c.labels, c.inferred, c.right, c.found)
+}

@@ -1,0 +1,93 @@
+package infer
+
+import "github.com/weir-dev/weir/kvtier/branch"
+
+// The definitions of the labels that hindsight gives, on the true lines of the
+// trace. Sizes are in blocks of 64 tokens.
+const (
+	// A step that loses more than this share of the blocks before is an event.
+	lostShare = 0.1
+	// A drop of 64 k tokens from 75 % of the line's maximum without a rebound to
+	// 75 % within 3 steps is a compaction: the detector of TraceLab.
+	bigDrop      = 1024
+	nearMaximum  = 0.75
+	reboundSteps = 3
+	// Any drop to less than this share of the size before is one too, with the same
+	// rule about rebounds.
+	shorter = 0.6
+	// The old line goes on when more than this share of what was lost comes back.
+	backShare = 0.5
+)
+
+// label is what hindsight says of a call.
+type label struct {
+	kind branch.Kind // Continue when nothing of note happened
+	// lost is the share of the blocks of the call before that are not in this one.
+	lost float64
+	// after is the index of the call at which the old line goes on, for Fork and for
+	// a SubAgent that the trace does not record; else -1.
+	after int
+	// prev is the index of the call before on the same true line, -1 for none.
+	prev int
+}
+
+// labels are what is known of each call with the whole session in view.
+func labels(calls []*call) []label {
+	out := make([]label, len(calls))
+	lines := map[int][]int{}
+	for i, c := range calls {
+		lines[c.line] = append(lines[c.line], i)
+	}
+	for line, at := range lines {
+		largest := 0
+		for _, i := range at {
+			largest = max(largest, calls[i].blocks)
+		}
+		for k, i := range at {
+			out[i] = label{kind: branch.Continue, after: -1, prev: -1}
+			switch {
+			case k > 0:
+				out[i] = transition(calls, at, k, largest)
+			case line > 0:
+				out[i].kind = branch.SubAgent
+			default:
+				out[i].kind = branch.First
+			}
+		}
+	}
+	return out
+}
+
+// transition labels the step from call at[k-1] to at[k] of a line.
+func transition(calls []*call, at []int, k, largest int) label {
+	a, b := calls[at[k-1]], calls[at[k]]
+	l := label{kind: branch.Continue, after: -1, prev: at[k-1]}
+	kept := common(a.Runs, b.Runs)
+	if a.blocks == 0 {
+		return l
+	}
+	l.lost = float64(a.blocks-kept) / float64(a.blocks)
+	if l.lost <= lostShare {
+		return l
+	}
+	for _, j := range at[k+1:] {
+		if back := common(a.Runs, calls[j].Runs); float64(back-kept) > backShare*float64(a.blocks-kept) {
+			l.kind, l.after = branch.Fork, j
+			if kept == 0 {
+				l.kind = branch.SubAgent
+			}
+			return l
+		}
+	}
+	rebound := false
+	for _, j := range at[k+1 : min(k+1+reboundSteps, len(at))] {
+		rebound = rebound || float64(calls[j].blocks) >= nearMaximum*float64(a.blocks)
+	}
+	drop := a.blocks - b.blocks
+	big := drop >= bigDrop && float64(a.blocks) >= nearMaximum*float64(largest)
+	l.kind = branch.Rewrite
+	if (big || float64(b.blocks) < shorter*float64(a.blocks)) && !rebound {
+		l.kind = branch.Compaction
+	}
+	return l
+}
