@@ -180,4 +180,10 @@ func (o Options) apply(s *Stream) {
 	if b, ok := o.MaxBytes[s.Name]; ok {
 		s.MaxBytes = b
 	}
+	if age, ok := o.MaxAge[s.Name]; ok {
+		s.MaxAge, s.AgeFixed = age, true
+		if age > 0 {
+			s.Duplicates = min(s.Duplicates, age) // a longer window is refused
+		}
+	}
 }

@@ -53,11 +53,14 @@ type Stream struct {
 	Retention Retention
 	Discard   Discard
 
-	MaxAge            time.Duration // 0 is no limit
-	MaxBytes          int64         // stream size in bytes, always limited
-	MaxMsgs           int64         // -1 is no limit
-	MaxMsgsPerSubject int64         // -1 is no limit, 1 keeps the last one
-	MaxMsgSize        int32         // bytes, headers included
+	MaxAge time.Duration // 0 is no limit
+	// AgeFixed: MaxAge was chosen, so a stream that exists gets it too. Otherwise
+	// that stream keeps the age that it has.
+	AgeFixed          bool
+	MaxBytes          int64 // stream size in bytes, always limited
+	MaxMsgs           int64 // -1 is no limit
+	MaxMsgsPerSubject int64 // -1 is no limit, 1 keeps the last one
+	MaxMsgSize        int32 // bytes, headers included
 	// Duplicates is the window in which a message id is stored once only. An id
 	// costs the server about 128 bytes of memory for that long.
 	Duplicates   time.Duration
@@ -75,6 +78,9 @@ type Options struct {
 	Scale float64
 	// MaxBytes overrides single streams, by stream name, after Scale.
 	MaxBytes map[string]int64
+	// MaxAge overrides how long single streams keep messages, by stream name. It is
+	// applied to streams that exist too.
+	MaxAge map[string]time.Duration
 	// MaxConsumers of every stream, 5,000 by default. Servers since 2.15 refuse
 	// the 1,001st consumer of a stream that does not say how many it wants.
 	MaxConsumers int

@@ -59,10 +59,13 @@ type Options struct {
 	// StreamBytes are limits of single streams, by name. `weir up` fits them to
 	// the disk and tells its children.
 	StreamBytes map[string]int64
-	LogLevel    string
-	TraceFile   string
-	Metrics     string // address on which this process serves its metrics
-	Output      string
+	// Retain chooses how long streams keep messages, by name; see retention.go. A
+	// stream that is not named keeps the age that it has.
+	Retain    map[string]string
+	LogLevel  string
+	TraceFile string
+	Metrics   string // address on which this process serves its metrics
+	Output    string
 }
 
 // Defaults of the flags.
@@ -99,6 +102,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Durability, "durability", o.Durability, "process: acknowledged turns survive any crash of a process; sync: also a loss of power, at the cost of one disk sync per message")
 	f.Int64Var(&o.StoreMB, "store-mib", o.StoreMB, "size limit of the large file streams in MiB (default 1024)")
 	f.StringToInt64Var(&o.StreamBytes, "stream-bytes", nil, "size limits of single streams in bytes, such as AGENT=1073741824; all processes of a deployment need the same")
+	f.StringToStringVar(&o.Retain, "retain", nil, "how long single streams keep messages, such as AGENT=36h,RESULT=7d,PAYLOAD=7d; known are "+retainNames()+"; streams that are not named keep their time")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
 	f.StringVar(&o.TraceFile, "trace-file", o.TraceFile, "write finished spans as JSON lines to this file")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "json: machine-readable lines on standard output")
@@ -148,6 +152,7 @@ func (o *Options) Validate() error {
 	if o.StoreMB < 0 {
 		bad("--store-mib is %d, it must not be negative", o.StoreMB)
 	}
+	o.checkRetention(bad)
 	defaults := streams.Topology(streams.Options{})
 	for name := range o.StreamBytes {
 		if _, ok := streams.Find(defaults, name); !ok {
@@ -180,7 +185,7 @@ func (o *Options) Topology() []streams.Stream { return streams.Topology(o.Stream
 
 // StreamOptions are the limits of the streams.
 func (o *Options) StreamOptions() streams.Options {
-	t := streams.Options{MaxBytes: map[string]int64{}}
+	t := streams.Options{MaxBytes: map[string]int64{}, MaxAge: o.ages(func(string, ...any) {})}
 	if o.StoreMB > 0 {
 		for _, s := range streams.Topology(streams.Options{}) {
 			if s.Store == streams.File {

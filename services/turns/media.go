@@ -123,7 +123,10 @@ func (m *mediaMessage) part(ctx context.Context, j int, raw json.RawMessage) (js
 	var img struct {
 		URL string `json:"url"`
 	}
-	if json.Unmarshal(raw, &p) != nil || p.Type != "image_url" || json.Unmarshal(p.Image, &img) != nil {
+	if json.Unmarshal(raw, &p) != nil || p.Type != "image_url" {
+		return nil, nil
+	}
+	if json.Unmarshal(p.Image, &img.URL) != nil && json.Unmarshal(p.Image, &img) != nil {
 		return nil, nil
 	}
 	stored := strings.HasPrefix(img.URL, MediaScheme)
@@ -146,16 +149,20 @@ func (m *mediaMessage) part(ctx context.Context, j int, raw json.RawMessage) (js
 // withURL puts another url into a part. Its other fields stay; keys are sorted.
 func withURL(part, image json.RawMessage, url string) (json.RawMessage, error) {
 	var outer, inner map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(part, &outer), json.Unmarshal(image, &inner)); err != nil {
+	if err := json.Unmarshal(part, &outer); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	var err error
-	if inner["url"], err = encodeJSON(url); err != nil {
+	value, err := encodeJSON(url)
+	if err != nil {
 		return nil, err
 	}
-	if outer["image_url"], err = encodeJSON(inner); err != nil {
-		return nil, err
+	if json.Unmarshal(image, &inner) == nil { // some clients send the URL alone
+		inner["url"] = value
+		if value, err = encodeJSON(inner); err != nil {
+			return nil, err
+		}
 	}
+	outer["image_url"] = value
 	return encodeJSON(outer)
 }
 

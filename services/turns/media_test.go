@@ -156,6 +156,24 @@ func TestMediaRefused(t *testing.T) {
 	}
 }
 
+// TestMediaBareURL: some clients leave out the object around the URL.
+func TestMediaBareURL(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, k *fake) {
+		b := pngOf(t, 4, 5, 0)
+		raw := fmt.Sprintf(`{"role":"user","content":[{"type":"image_url","image_url":%q}]}`, dataURL("image/png", b))
+		turn := &schemas.Turn{Body: schemas.Body{Messages: []json.RawMessage{json.RawMessage(raw)}}}
+		s, err := k.c.Publish(t.Context(), Request{Session: "s", Turn: turn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		want := fmt.Sprintf(`{"role":"user","content":[{"image_url":"weir-media:%s?type=image/png&w=4&h=5&bytes=%d","type":"image_url"}]}`, hexSum(b), len(b))
+		if got := k.stored(1).Messages[0]; !sameJSON(got, want) {
+			t.Errorf("stored message is %s", got)
+		}
+	})
+}
+
 func TestMediaTooMany(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, k *fake) {
 		url := dataURL("image/png", pngOf(t, 2, 2, 0))
@@ -183,7 +201,7 @@ func TestMediaLeftAlone(t *testing.T) {
 	for _, raw := range []string{
 		`{"role":"user","content":"image_url"}`,
 		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]}`,
-		`{"role":"user","content":[{"type":"image_url","image_url":"data:image/png;base64,"}]}`,
+		`{"role":"user","content":[{"type":"image_url","image_url":7}]}`,
 		`{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"data:","image_url":1}}]}`,
 		`{"role":"user","content":{"image_url":{}}}`,
 		`{"role":"user","content":[1,null,"image_url"]}`,

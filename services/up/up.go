@@ -203,6 +203,9 @@ func (s *stack) childArgs(targets, id string) []string {
 	for _, name := range slices.Sorted(maps.Keys(o.StreamBytes)) {
 		args = append(args, "--stream-bytes", fmt.Sprintf("%s=%d", name, o.StreamBytes[name]))
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.Retain)) {
+		args = append(args, "--retain", name+"="+o.Retain[name])
+	}
 	if o.NullVision {
 		args = append(args, "--null-vision")
 	}

@@ -32,8 +32,9 @@ const (
 // Provision makes the streams of a topology. Streams that exist with the same
 // settings are left alone; one that exists with others is refused with
 // ErrSettings and a list of the differences, because changing limits of a stream
-// with data is the operator's decision. It may be called at any time, by any
-// number of processes.
+// with data is the operator's decision. The age of a stream is such a decision where
+// the topology says that it was chosen: then the stream is changed. Otherwise it
+// keeps its age. It may be called at any time, by any number of processes.
 func Provision(ctx context.Context, js jetstream.JetStream, topo []streams.Stream) error {
 	if err := streams.Check(topo); err != nil {
 		return err
@@ -110,7 +111,35 @@ func provisionStream(ctx context.Context, js jetstream.JetStream, s streams.Stre
 	if err != nil {
 		return nil, err
 	}
-	return differences(streamConfig(s, time.Time{}), st.CachedInfo().Config), nil
+	have, err := retain(ctx, js, s, st.CachedInfo().Config)
+	if err != nil {
+		return nil, err
+	}
+	s.MaxAge = have.MaxAge
+	return differences(streamConfig(s, time.Time{}), have), nil
+}
+
+// retain gives a stream that exists the age that was chosen for it. What is older
+// then goes at once.
+func retain(ctx context.Context, js jetstream.JetStream, s streams.Stream, have jetstream.StreamConfig) (jetstream.StreamConfig, error) {
+	if !s.AgeFixed || s.MaxAge == have.MaxAge {
+		return have, nil
+	}
+	want := have
+	want.MaxAge, want.Duplicates = s.MaxAge, window(s)
+	st, err := js.UpdateStream(ctx, want)
+	if err != nil {
+		return have, fmt.Errorf("changing max_age from %s to %s: %w", have.MaxAge, want.MaxAge, err)
+	}
+	return st.CachedInfo().Config, nil
+}
+
+// window is the duplicate window: the server refuses one that exceeds the age.
+func window(s streams.Stream) time.Duration {
+	if s.MaxAge > 0 {
+		return min(s.Duplicates, s.MaxAge)
+	}
+	return s.Duplicates
 }
 
 // streamConfig turns plain data into the client's type. Memory streams start at
@@ -121,7 +150,7 @@ func streamConfig(s streams.Stream, now time.Time) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name: s.Name, Description: "weir: see streams/table.go", Subjects: s.Subjects,
 		MaxAge: s.MaxAge, MaxBytes: s.MaxBytes, MaxMsgs: s.MaxMsgs, MaxMsgsPerSubject: s.MaxMsgsPerSubject,
-		MaxMsgSize: s.MaxMsgSize, MaxConsumers: s.MaxConsumers, Duplicates: s.Duplicates, Replicas: s.Replicas,
+		MaxMsgSize: s.MaxMsgSize, MaxConsumers: s.MaxConsumers, Duplicates: window(s), Replicas: s.Replicas,
 		AllowDirect: s.AllowDirect, AllowMsgTTL: s.AllowMsgTTL,
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
 		AllowRollup: s.Name == streams.PayloadStream,
@@ -163,7 +192,6 @@ func differences(want, have jetstream.StreamConfig) []string {
 	add("storage", want.Storage, have.Storage)
 	add("retention", want.Retention, have.Retention)
 	add("discard", want.Discard, have.Discard)
-	add("max_age", want.MaxAge, have.MaxAge)
 	add("max_bytes", want.MaxBytes, have.MaxBytes)
 	add("max_msgs", want.MaxMsgs, have.MaxMsgs)
 	add("max_msgs_per_subject", want.MaxMsgsPerSubject, have.MaxMsgsPerSubject)
