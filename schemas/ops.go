@@ -175,6 +175,8 @@ type LookupOp struct {
 type LookupDone struct {
 	Result *Result
 	Ready  bool
+	// Branch is where its READY message says that it is.
+	Branch string
 }
 
 // FetchOp asks for a turn's body that is in the payload bucket.

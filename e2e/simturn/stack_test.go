@@ -185,8 +185,13 @@ func (s *stack) lineageOp(_ schemas.Time, op *schemas.Op) (schemas.OpDone, time.
 		d.Render = &schemas.RenderDone{Reply: render(&op.Render.Request)}
 	case op.Lookup != nil:
 		q := op.Lookup
-		d.Lookup = &schemas.LookupDone{
-			Ready: s.last(streams.Ready, schemas.ReadySubject(cell, q.Tenant, q.Session, q.Turn)) != nil,
+		d.Lookup = &schemas.LookupDone{}
+		if b := s.last(streams.Ready, schemas.ReadySubject(cell, q.Tenant, q.Session, q.Turn)); b != nil {
+			var r schemas.Ready
+			if err := schemas.Decode(b, &r); err != nil {
+				s.t.Fatal(err)
+			}
+			d.Lookup.Ready, d.Lookup.Branch = true, r.Branch
 		}
 		if b := s.last(streams.Result, schemas.ResultSubject(q.Tenant, q.Session, q.Turn)); b != nil {
 			d.Lookup.Result = &schemas.Result{}

@@ -141,7 +141,13 @@ func (l *local) lookup(op *schemas.LookupOp) (*schemas.LookupDone, error) {
 		d.Result = &schemas.Result{}
 		return d, schemas.Decode(result, d.Result)
 	}
-	d.Ready = ready != nil
+	if d.Ready = ready != nil; d.Ready {
+		var r schemas.Ready
+		if err := schemas.Decode(ready, &r); err != nil {
+			return nil, err
+		}
+		d.Branch = r.Branch
+	}
 	return d, nil
 }
 
