@@ -73,8 +73,8 @@ type message struct {
 }
 
 type toolCall struct {
-	ID       string       `json:"id"`
-	Type     string       `json:"type"`
+	ID       string         `json:"id"`
+	Type     string         `json:"type"`
 	Function calledFunction `json:"function"`
 }
 

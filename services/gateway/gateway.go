@@ -54,7 +54,10 @@ type Options struct {
 	// Span, when set, begins the gateway's span of a request, a child of in when
 	// that is set. It returns the context that goes on with the turn, and a
 	// function that ends the span.
-	Span   func(endpoint string, in schemas.Trace) (schemas.Trace, func(Answered))
+	Span func(endpoint string, in schemas.Trace) (schemas.Trace, func(Answered))
+	// Erase removes a session and tells what was removed, for encoding/json. When it
+	// is nil, DELETE /v1/sessions/{id} is refused.
+	Erase  func(ctx context.Context, tenant, session string) (any, error)
 	Logger *slog.Logger
 	Turns  turns.Options
 }
@@ -169,6 +172,8 @@ func (g *Gateway) routes() http.Handler {
 	} {
 		mux.HandleFunc(path, g.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { g.complete(w, r, d) }))
 	}
+	mux.HandleFunc("/v1/sessions/{session}/events", g.only(http.MethodPost, g.postEvents))
+	mux.HandleFunc("/v1/sessions/{session}", g.oneSession)
 	mux.HandleFunc("/v1/models", g.only(http.MethodGet, g.listModels))
 	mux.HandleFunc("/v1/models/{model...}", g.only(http.MethodGet, g.oneModel))
 	mux.HandleFunc("/healthz", g.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, map[string]bool{"ok": true}) }))

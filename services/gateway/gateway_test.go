@@ -21,14 +21,14 @@ import (
 	"github.com/weir-dev/weir/services/turns"
 )
 
-func chat(content, more string) string {
+func chatBody(content, more string) string {
 	return fmt.Sprintf(`{"model":"tiny","messages":[{"role":"user","content":%q}]%s}`, content, more)
 }
 
 func TestChat(t *testing.T) {
 	k := newFake(t, Options{Fingerprint: "fp_1"})
 	k.scripts["hi"] = hello
-	a := k.post("/v1/chat/completions", chat("hi", `,"user":"u","metadata":{"a":"b"},"temperature":0.5`), headerSession, "s 1", headerTurn, "t1", headerBranch, "b1")
+	a := k.post("/v1/chat/completions", chatBody("hi", `,"user":"u","metadata":{"a":"b"},"temperature":0.5`), headerSession, "s 1", headerTurn, "t1", headerBranch, "b1")
 	m := a.object(t)
 	if a.status != 200 || m["object"] != "chat.completion" || m["id"] != "chatcmpl-t1" || m["model"] != "tiny" || m["system_fingerprint"] != "fp_1" {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -68,7 +68,7 @@ func TestChat(t *testing.T) {
 func TestChatStream(t *testing.T) {
 	k := newFake(t, Options{})
 	k.scripts["hi"] = hello
-	a := k.post("/v1/chat/completions", chat("hi", `,"stream":true,"stream_options":{"include_usage":true}`), headerTurn, "t1")
+	a := k.post("/v1/chat/completions", chatBody("hi", `,"stream":true,"stream_options":{"include_usage":true}`), headerTurn, "t1")
 	if ct := a.header.Get("Content-Type"); a.status != 200 || !strings.HasPrefix(ct, "text/event-stream") {
 		t.Fatalf("%d %s %s", a.status, ct, a.body)
 	}
@@ -135,7 +135,7 @@ func TestLogprobs(t *testing.T) {
 			Text: "aa", Tokens: schemas.Tokens{5, 5}, Finish: "length", Logprobs: []json.RawMessage{lp, lp},
 		})
 	}
-	m := k.post("/v1/chat/completions", chat("lp", `,"logprobs":true,"top_logprobs":1`)).object(t)
+	m := k.post("/v1/chat/completions", chatBody("lp", `,"logprobs":true,"top_logprobs":1`)).object(t)
 	if at(m, "choices", 0, "logprobs", "content", 1, "top_logprobs", 0, "token") != "b" {
 		t.Errorf("chat: %v", m)
 	}
@@ -143,7 +143,7 @@ func TestLogprobs(t *testing.T) {
 	if at(m, "choices", 0, "logprobs", "text_offset", 1) != 1.0 || at(m, "choices", 0, "logprobs", "top_logprobs", 0, "b") != -1.0 {
 		t.Errorf("completions: %v", m)
 	}
-	chunks, _ := k.post("/v1/chat/completions", chat("lp", `,"logprobs":true,"stream":true`)).events(t)
+	chunks, _ := k.post("/v1/chat/completions", chatBody("lp", `,"logprobs":true,"stream":true`)).events(t)
 	n := 0
 	for _, c := range chunks {
 		l, _ := at(c, "choices", 0, "logprobs", "content").([]any)
@@ -175,35 +175,35 @@ func TestBadRequests(t *testing.T) {
 		{"two values", "", `{"messages":[{}]} {}`, 400, "invalid_request", ""},
 		{"array", "", `[]`, 400, "invalid_request", ""},
 		{"utf8", "", "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", 400, "invalid_request", ""},
-		{"unknown", "", chat("x", `,"foo":1`), 400, "unknown_parameter", "foo"},
-		{"unknown in weir", "", chat("x", `,"weir":{"bar":1}`), 400, "unknown_parameter", "bar"},
-		{"type", "", chat("x", `,"temperature":"hot"`), 400, "invalid_request", "temperature"},
+		{"unknown", "", chatBody("x", `,"foo":1`), 400, "unknown_parameter", "foo"},
+		{"unknown in weir", "", chatBody("x", `,"weir":{"bar":1}`), 400, "unknown_parameter", "bar"},
+		{"type", "", chatBody("x", `,"temperature":"hot"`), 400, "invalid_request", "temperature"},
 		{"type of messages", "", `{"messages":"hi"}`, 400, "invalid_request", "messages"},
 		{"type of model", "", `{"model":7,"messages":[{}]}`, 400, "invalid_request", "model"},
-		{"range", "", chat("x", `,"temperature":9`), 400, "invalid_request", "temperature"},
-		{"max_tokens", "", chat("x", `,"max_tokens":0`), 400, "invalid_request", "max_tokens"},
-		{"huge number", "", chat("x", `,"max_tokens":1e400`), 400, "invalid_request", "max_tokens"},
-		{"fraction", "", chat("x", `,"max_tokens":1.5`), 400, "invalid_request", "max_tokens"},
-		{"stop", "", chat("x", `,"stop":[1]`), 400, "invalid_request", "stop"},
-		{"empty stop", "", chat("x", `,"stop":[""]`), 400, "invalid_request", "stop"},
+		{"range", "", chatBody("x", `,"temperature":9`), 400, "invalid_request", "temperature"},
+		{"max_tokens", "", chatBody("x", `,"max_tokens":0`), 400, "invalid_request", "max_tokens"},
+		{"huge number", "", chatBody("x", `,"max_tokens":1e400`), 400, "invalid_request", "max_tokens"},
+		{"fraction", "", chatBody("x", `,"max_tokens":1.5`), 400, "invalid_request", "max_tokens"},
+		{"stop", "", chatBody("x", `,"stop":[1]`), 400, "invalid_request", "stop"},
+		{"empty stop", "", chatBody("x", `,"stop":[""]`), 400, "invalid_request", "stop"},
 		{"no messages", "", `{"messages":[]}`, 400, "invalid_request", "messages"},
-		{"prompt", "", chat("x", `,"prompt":"y"`), 400, "unknown_parameter", "prompt"},
-		{"stream_options", "", chat("x", `,"stream_options":{}`), 400, "invalid_request", "stream_options"},
-		{"cache key", "", chat("x", `,"prompt_cache_key":7`), 400, "invalid_request", "prompt_cache_key"},
-		{"bad turn id", "", chat("x", `,"weir":{"turn":"a.b"}`), 400, "invalid_request", "weir.turn"},
-		{"body_ref", "", chat("x", `,"body_ref":{"digest":"x","bytes":1}`), 400, "invalid_request", "body_ref"},
+		{"prompt", "", chatBody("x", `,"prompt":"y"`), 400, "unknown_parameter", "prompt"},
+		{"stream_options", "", chatBody("x", `,"stream_options":{}`), 400, "invalid_request", "stream_options"},
+		{"cache key", "", chatBody("x", `,"prompt_cache_key":7`), 400, "invalid_request", "prompt_cache_key"},
+		{"bad turn id", "", chatBody("x", `,"weir":{"turn":"a.b"}`), 400, "invalid_request", "weir.turn"},
+		{"body_ref", "", chatBody("x", `,"body_ref":{"digest":"x","bytes":1}`), 400, "invalid_request", "body_ref"},
 		{"no prompt", "/v1/completions", `{"model":"tiny"}`, 400, "invalid_request", "prompt"},
 		{"two prompts", "/v1/completions", `{"prompt":["a","b"]}`, 400, "invalid_request", "prompt"},
 		{"odd prompt", "/v1/completions", `{"prompt":[1,"b"]}`, 400, "invalid_request", "prompt"},
-		{"context", "", chat("long", ""), 400, "context_length_exceeded", "messages"},
-		{"context, stream", "", chat("long", `,"stream":true`), 400, "context_length_exceeded", "messages"},
-		{"model", "", chat("model_not_found", ""), 404, "model_not_found", ""},
-		{"branch", "", chat("unknown_branch", ""), 404, "unknown_branch", ""},
-		{"conflict", "", chat("turn_conflict", ""), 422, "turn_conflict", ""},
-		{"poison", "", chat("poison_turn", ""), 422, "poison_turn", ""},
-		{"busy", "", chat("overloaded", ""), 429, "overloaded", ""},
-		{"deadline", "", chat("deadline_exceeded", ""), 504, "deadline_exceeded", ""},
-		{"engine", "", chat("engine_error", ""), 500, "engine_error", ""},
+		{"context", "", chatBody("long", ""), 400, "context_length_exceeded", "messages"},
+		{"context, stream", "", chatBody("long", `,"stream":true`), 400, "context_length_exceeded", "messages"},
+		{"model", "", chatBody("model_not_found", ""), 404, "model_not_found", ""},
+		{"branch", "", chatBody("unknown_branch", ""), 404, "unknown_branch", ""},
+		{"conflict", "", chatBody("turn_conflict", ""), 422, "turn_conflict", ""},
+		{"poison", "", chatBody("poison_turn", ""), 422, "poison_turn", ""},
+		{"busy", "", chatBody("overloaded", ""), 429, "overloaded", ""},
+		{"deadline", "", chatBody("deadline_exceeded", ""), 504, "deadline_exceeded", ""},
+		{"engine", "", chatBody("engine_error", ""), 500, "engine_error", ""},
 		{"path", "/v1/nothing", ``, 404, "unknown_url", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestClientGoes(t *testing.T) {
 		k := newFake(t, Options{})
 		k.scripts["slow"] = func(k *fake, r turns.Ref, _ *schemas.Turn) { k.frame(r, 0, 0, "a", 1) }
 		ctx, cancel := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, k.url+"/v1/chat/completions", strings.NewReader(chat("slow", more)))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, k.url+"/v1/chat/completions", strings.NewReader(chatBody("slow", more)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +284,7 @@ func TestErrorInStream(t *testing.T) {
 		k.frame(r, 0, 0, "a", 1)
 		time.AfterFunc(50*time.Millisecond, func() { k.failed(r, schemas.Failure{Code: schemas.CodeEngine, Message: "it broke"}) })
 	}
-	chunks, done := k.post("/v1/chat/completions", chat("dies", `,"stream":true`)).events(t)
+	chunks, done := k.post("/v1/chat/completions", chatBody("dies", `,"stream":true`)).events(t)
 	if done || len(chunks) != 3 || at(chunks[2], "error", "message") != "it broke" {
 		t.Errorf("done %v, chunks %v", done, chunks)
 	}
@@ -295,7 +295,7 @@ func TestKeepAlive(t *testing.T) {
 	k.scripts["late"] = func(k *fake, r turns.Ref, _ *schemas.Turn) {
 		time.AfterFunc(100*time.Millisecond, func() { hello(k, r, nil) })
 	}
-	a := k.post("/v1/chat/completions", chat("late", `,"stream":true`))
+	a := k.post("/v1/chat/completions", chatBody("late", `,"stream":true`))
 	if n := strings.Count(a.body, ": keep-alive\n\n"); n < 2 || n > 6 {
 		t.Errorf("%d comments in %q", n, a.body)
 	}
@@ -307,7 +307,7 @@ func TestKeepAlive(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	k := newFake(t, Options{})
 	at0 := time.Now().Add(-deadlineGrace + 200*time.Millisecond).UnixNano()
-	a := k.post("/v1/chat/completions", chat("never", fmt.Sprintf(`,"weir":{"deadline_ns":%d}`, at0)))
+	a := k.post("/v1/chat/completions", chatBody("never", fmt.Sprintf(`,"weir":{"deadline_ns":%d}`, at0)))
 	if a.status != 503 && a.status != 504 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -317,7 +317,7 @@ func TestTooManyRequests(t *testing.T) {
 	k := newFake(t, Options{MaxInFlight: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, k.url+"/v1/chat/completions", strings.NewReader(chat("never", "")))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, k.url+"/v1/chat/completions", strings.NewReader(chatBody("never", "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestTooManyRequests(t *testing.T) {
 		}
 	}()
 	within(t, k.refs)
-	a := k.post("/v1/chat/completions", chat("hi", ""))
+	a := k.post("/v1/chat/completions", chatBody("hi", ""))
 	if a.status != 429 || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -370,7 +370,7 @@ func TestModelsAndReadiness(t *testing.T) {
 		t.Errorf("healthz: %d", a.status)
 	}
 	k.scripts["hi"] = hello
-	k.post("/v1/chat/completions", chat("hi", ""))
+	k.post("/v1/chat/completions", chatBody("hi", ""))
 	if a := k.do(http.MethodGet, "/metrics", nil); !strings.Contains(a.body, `weir_gateway_requests_total{endpoint="chat.completions",status="200"} 1`) {
 		t.Errorf("metrics: %.2000s", a.body)
 	}
@@ -388,7 +388,7 @@ func TestShutdown(t *testing.T) {
 	go func() { served <- k.g.Serve(l) }()
 	k.url = "http://" + l.Addr().String()
 	got := make(chan answer, 1)
-	go func() { got <- k.post("/v1/chat/completions", chat("slow", `,"stream":true`)) }()
+	go func() { got <- k.post("/v1/chat/completions", chatBody("slow", `,"stream":true`)) }()
 	within(t, k.refs)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -416,7 +416,7 @@ func TestTraceGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.scripts["hi"] = hello
-	k.post("/v1/chat/completions", chat("hi", ""), "traceparent", parent)
+	k.post("/v1/chat/completions", chatBody("hi", ""), "traceparent", parent)
 	m, err := sub.NextMsg(5 * time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -447,12 +447,12 @@ func TestSameRequestAgain(t *testing.T) {
 		}
 	}
 	head := []string{headerIdem, "key/1", headerSession, "s"}
-	first := k.post("/v1/chat/completions", chat("hi", ""), head...)
-	again := k.post("/v1/chat/completions", chat("hi", ""), head...)
+	first := k.post("/v1/chat/completions", chatBody("hi", ""), head...)
+	again := k.post("/v1/chat/completions", chatBody("hi", ""), head...)
 	if first.status != 200 || again.status != 200 || at(first.object(t), "weir", "known") != at(again.object(t), "weir", "known") {
 		t.Errorf("first %s, again %s", first.body, again.body)
 	}
-	chunks, done := k.post("/v1/chat/completions", chat("hi", `,"stream":true`), head...).events(t)
+	chunks, done := k.post("/v1/chat/completions", chatBody("hi", `,"stream":true`), head...).events(t)
 	text := ""
 	for _, c := range chunks {
 		s, _ := at(c, "choices", 0, "delta", "content").(string)

@@ -161,10 +161,22 @@ func (o openai) newSpeaker(c *call, w *sse) speaker { return newChunks(c, w, o.t
 
 func (o openai) failure(_ *call, e *apiError) []byte { return e.body() }
 
+// openaiBody is a turn and what is taken and means nothing here: where a prefix
+// may be cached is found by content.
+type openaiBody struct {
+	schemas.Turn
+	PromptCacheOptions json.RawMessage `json:"prompt_cache_options"`
+	CacheControl       json.RawMessage `json:"cache_control"`
+}
+
 // parse makes a turn of a body.
 func (o openai) parse(_ *Gateway, _ *http.Request, body []byte) (*call, *apiError) {
-	t, err := turns.DecodeBody(body)
-	if err != nil {
+	var in openaiBody
+	if err := turns.DecodeRequest(body, &in); err != nil {
+		return nil, ofError(err)
+	}
+	t := &in.Turn
+	if err := turns.CheckTurn(t); err != nil {
 		return nil, ofError(err)
 	}
 	c := &call{turn: t, raw: o.text}

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 
+	"github.com/weir-dev/weir/gpuexec/chat"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/turns"
 )
@@ -17,37 +20,99 @@ const (
 	headerIdem    = "Idempotency-Key"
 )
 
-// place finds the session, branch and id of a turn.
+// place finds the session, branch and id of a turn, and removes from it what
+// concerns nobody behind the gateway.
+//
+//	the body names an earlier answer  -> its session
+//	a header or field of a client     -> that session, see identity.go
+//	known, branch or parent alone     -> a new session: the caller keeps books itself
+//	messages                          -> a session inferred from how they begin
+//	anything else                     -> a new session
 func (g *Gateway) place(r *http.Request, c *call) *apiError {
 	t := c.turn
-	if c.session == "" {
-		c.session = r.Header.Get(headerSession)
+	ext, e := readNVExt(t.NVExt)
+	if e != nil {
+		return e
 	}
-	// prompt_cache_key names an application, not a conversation: as a session it
-	// would make unrelated requests wait for each other. Blocks are found by content.
-	if raw := t.PromptCacheKey; len(raw) > 0 && string(raw) != "null" {
-		var key string
-		if json.Unmarshal(raw, &key) != nil {
-			return invalid("prompt_cache_key", "prompt_cache_key must be a string")
-		}
+	key, e := text("prompt_cache_key", t.PromptCacheKey)
+	if e != nil {
+		return e
 	}
-	if c.session == "" {
-		c.session = turns.NewID("s")
-	} else {
-		c.session = schemas.CleanID(c.session)
-	}
+	dropCacheControl(t)
+	id := identify(clues{header: r.Header, body: c.said, ext: ext, metadata: t.Metadata})
 	for _, h := range [...]struct {
 		to   *string
-		name string
-	}{{&t.Weir.Branch, headerBranch}, {&t.Weir.Turn, headerTurn}, {&t.Weir.Turn, headerIdem}} {
-		if v := r.Header.Get(h.name); *h.to == "" && v != "" {
-			*h.to = schemas.CleanID(v)
+		from string
+	}{
+		{&t.Weir.Branch, r.Header.Get(headerBranch)},
+		{&t.Weir.Branch, id.branch},
+		{&t.Weir.Turn, r.Header.Get(headerTurn)},
+		{&t.Weir.Turn, r.Header.Get(headerIdem)},
+	} {
+		if *h.to == "" && h.from != "" {
+			*h.to = schemas.CleanID(h.from)
 		}
+	}
+	if t.Weir.Hint == "" {
+		t.Weir.Hint = id.hint
+	}
+	t.Weir.Inferred = false // the gateway's word, not the caller's
+	switch w := &t.Weir; {
+	case c.session != "":
+	case id.session != "":
+		c.session, c.final, c.child = schemas.CleanID(id.session), id.final, id.branch != ""
+	case w.Branch != "" || w.Parent != "" || w.Known != "":
+		c.session = turns.NewID("s")
+	default:
+		user, _ := text("user", t.User) // whoever sends another type is one user
+		c.session, w.Inferred = inferred(g.o.Tenant, c.model, key, user, t.Messages)
 	}
 	// What concerns only this response, or nobody, stays out of the turn: a turn
 	// asked for again as a stream is the same turn.
-	t.Stream, t.StreamOptions = nil, nil
+	t.Stream, t.StreamOptions, t.NVExt = nil, nil, nil
 	t.User, t.Metadata, t.Store, t.ServiceTier, t.SafetyIdentifier = nil, nil, nil, nil, nil
 	t.PromptCacheKey, t.PromptCacheRetention = nil, nil
 	return nil
+}
+
+// inferred names the session of a client that names none, by how its conversation
+// begins: system messages and the first message of the user stay while everything
+// behind them grows, is compacted or forks. prompt_cache_key names an application
+// and user a person: neither is a session by itself, but both tell agents apart
+// that begin alike. ok is false when there is nothing to go by; the session is a
+// new one then.
+func inferred(tenant, model, key, user string, messages []json.RawMessage) (session string, ok bool) {
+	h := sha256.New()
+	for _, s := range [...]string{tenant, model, key, user} {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	for _, raw := range messages {
+		s, err := chat.Canonical(raw)
+		if err != nil {
+			s = string(raw) // refused later, with a better reason
+		}
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+		var m struct {
+			Role string `json:"role"`
+		}
+		if json.Unmarshal(raw, &m) == nil && m.Role == "user" {
+			var sum [sha256.Size]byte
+			return "i-" + hex.EncodeToString(h.Sum(sum[:0])[:12]), true
+		}
+	}
+	return turns.NewID("s"), false
+}
+
+// text reads a field that must be a string; absent and null are empty.
+func text(param string, raw json.RawMessage) (string, *apiError) {
+	if !given(raw) {
+		return "", nil
+	}
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return "", invalid(param, "%s must be a string", param)
+	}
+	return s, nil
 }

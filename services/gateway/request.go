@@ -20,11 +20,15 @@ type call struct {
 	stream  bool
 	raw     bool // the text is wanted as it was generated, without a parser
 	more    any  // what the dialect needs for the answer
+	// said are headers that the body carries, by lower-case name.
+	said map[string]string
 
 	// Set by the gateway.
 	created     int64 // Unix time in seconds
 	model       string
 	fingerprint string
+	final       bool      // the client says that nothing comes after this turn,
+	child       bool      // on the branch that it named
 	ref         turns.Ref // once published
 }
 

@@ -103,10 +103,32 @@ func (x *exchange) run(r *http.Request, trace schemas.Trace) (int, string) {
 		return x.fail(ofFailure(res.Failure))
 	}
 	x.count(res)
-	if err := x.finish(res); err != nil {
+	err = x.finish(res)
+	if c.final {
+		x.endBranch(res.Branch)
+	}
+	if err != nil {
 		return statusGone, schemas.CodeCancelled
 	}
 	return http.StatusOK, ""
+}
+
+// endBranch says that nothing comes after this turn, as the client did: on its
+// branch if the client named one, else in the session.
+func (x *exchange) endBranch(branch string) {
+	_ = x.rc.Flush() // the client need not wait for this
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
+	defer cancel()
+	e := turns.EventRequest{
+		Tenant: x.c.ref.Tenant, Session: x.c.ref.Session, Kind: schemas.EventSessionEnd, Reason: "the client said so with its last turn",
+		ID: "final-" + schemas.JobID(x.c.ref.Tenant, x.c.ref.Session, x.c.ref.Turn),
+	}
+	if x.c.child {
+		e.Kind, e.Branch = schemas.EventBranchEnd, branch
+	}
+	if _, err := x.g.turns.Event(ctx, e); err != nil {
+		x.g.o.Logger.Warn("the end of a session could not be published", "session", e.Session, "branch", branch, "error", err)
+	}
 }
 
 func (x *exchange) until() time.Time {

@@ -28,13 +28,13 @@ func TestSlowClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	body := chat("flood", `,"stream":true`)
+	body := chatBody("flood", `,"stream":true`)
 	if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	within(t, k.refs)
 	for range 5 {
-		if a := k.post("/v1/chat/completions", chat("hi", "")); a.status != 200 {
+		if a := k.post("/v1/chat/completions", chatBody("hi", "")); a.status != 200 {
 			t.Errorf("beside a slow client: %d %s", a.status, a.body)
 		}
 	}

@@ -73,6 +73,13 @@ func CheckTurn(t *schemas.Turn) error {
 	return nil
 }
 
+// CheckEvent says what Client.Event would refuse an event for. The error is a
+// *FieldError or wraps ErrInvalid.
+func CheckEvent(e EventRequest) error {
+	_, err := eventMessage(&e)
+	return err
+}
+
 // jsonError puts encoding/json's errors into words for a caller.
 func jsonError(err error) *FieldError {
 	var syntax *json.SyntaxError
