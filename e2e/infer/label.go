@@ -1,6 +1,10 @@
 package infer
 
-import "github.com/weir-dev/weir/kvtier/branch"
+import (
+	"slices"
+
+	"github.com/weir-dev/weir/kvtier/branch"
+)
 
 // The definitions of the labels that hindsight gives, on the true lines of the
 // trace. Sizes are in blocks of 64 tokens.
@@ -18,6 +22,9 @@ const (
 	// The old line goes on when more than this share of what was lost comes back.
 	backShare = 0.5
 )
+
+// unknown is the kind of a call that no label is known for; it is not scored.
+const unknown branch.Kind = ""
 
 // label is what hindsight says of a call.
 type label struct {
@@ -58,6 +65,14 @@ func labels(calls []*call) []label {
 	return out
 }
 
+// lost is the share of a's blocks that are not among the kept first ones.
+func lost(a *call, kept int) float64 {
+	if a.blocks == 0 {
+		return 1
+	}
+	return float64(a.blocks-kept) / float64(a.blocks)
+}
+
 // transition labels the step from call at[k-1] to at[k] of a line.
 func transition(calls []*call, at []int, k, largest int) label {
 	a, b := calls[at[k-1]], calls[at[k]]
@@ -66,9 +81,17 @@ func transition(calls []*call, at []int, k, largest int) label {
 	if a.blocks == 0 {
 		return l
 	}
-	l.lost = float64(a.blocks-kept) / float64(a.blocks)
+	l.lost = lost(a, kept)
 	if l.lost <= lostShare {
 		return l
+	}
+	// The main agent's list holds calls of other agents that the trace does not
+	// mark; a call that extends an earlier one goes on from there.
+	for _, j := range slices.Backward(at[:k-1]) {
+		if before := common(calls[j].Runs, b.Runs); before > kept && lost(calls[j], before) <= lostShare {
+			l.prev, l.lost = j, lost(calls[j], before)
+			return l
+		}
 	}
 	for _, j := range at[k+1:] {
 		if back := common(a.Runs, calls[j].Runs); float64(back-kept) > backShare*float64(a.blocks-kept) {
@@ -78,6 +101,11 @@ func transition(calls []*call, at []int, k, largest int) label {
 			}
 			return l
 		}
+	}
+	if kept == 0 && a.Model != b.Model {
+		// Block ids say nothing across models: the messages may be the same.
+		l.kind = unknown
+		return l
 	}
 	rebound := false
 	for _, j := range at[k+1 : min(k+1+reboundSteps, len(at))] {

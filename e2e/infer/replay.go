@@ -40,6 +40,9 @@ func score(calls []*call, labels []label, placed []branch.Placement, into map[br
 	}
 	for i, l := range labels {
 		p := placed[i]
+		if l.kind == unknown {
+			continue
+		}
 		for _, kind := range []branch.Kind{branch.SubAgent, branch.Fork, branch.Compaction, branch.Rewrite} {
 			c := into[kind]
 			labelled := l.kind == kind

@@ -132,7 +132,10 @@ func (q *query) parts() Placement {
 		}
 	}
 	if best == nil {
-		return q.fork(lines[0].branch)
+		if s := lines[0].branch; !q.sibling(s) {
+			return q.fork(s)
+		}
+		return q.start(lines[0].branch)
 	}
 	end := best.line.end
 	switch {
@@ -151,14 +154,14 @@ func (q *query) apart() Placement {
 	lines := q.near()
 	system := 2*sizeOf(q.items[:q.matched]) > sizeOf(q.items[:q.lead])
 	for _, l := range lines {
-		if !l.live || q.busy(l.branch.name) {
+		s := l.branch
+		if q.busy(s.name) {
 			continue
 		}
-		s := l.branch
 		switch {
-		case q.same(l.context()):
+		case q.same(s.line.context()):
 			return q.on(s, Rewrite)
-		case !system:
+		case q.matched == 0 || !system && !q.answers():
 		case s.hinted:
 			return q.on(s, Compaction)
 		case q.sibling(s):
@@ -191,7 +194,8 @@ func (q *query) answers() bool {
 
 // sibling says whether the request starts a sub-agent like the one that s is.
 func (q *query) sibling(s *state) bool {
-	return s.sub && 2*q.size <= 3*s.first && !q.answers()
+	shared := sizeOf(q.items[:q.matched])
+	return s.sub && shared <= s.first && 2*q.size <= 3*s.first && 3*q.size >= 2*s.first && !q.answers()
 }
 
 // older says whether the request is larger than a new conversation beside s.
