@@ -39,13 +39,15 @@ type about struct {
 	TotalMS   float64 `json:"total_ms"`
 	Seed      uint64  `json:"seed,omitempty"`
 	Replay    bool    `json:"replay,omitempty"`
+	// Timing is the header Server-Timing, which few clients show for a stream.
+	Timing string `json:"server_timing"`
 }
 
 // aboutTurn measures from the request, as the client would.
 func aboutTurn(r *schemas.Result, began, first time.Time) *about {
 	a := &about{
 		Session: r.Session, Turn: r.Turn, Branch: r.Branch, Known: r.Known(), PrefillOn: r.PrefillOn, DecodeOn: r.DecodeOn,
-		Attempt: r.Attempt, Cached: r.Usage.Cached, TotalMS: ms(time.Since(began)), Seed: r.Seed, Replay: r.Replay,
+		Attempt: r.Attempt, Cached: r.Usage.Cached, TotalMS: ms(time.Since(began)), Seed: r.Seed, Replay: r.Replay, Timing: serverTiming(r),
 	}
 	if !first.IsZero() {
 		a.TTFTMS = ms(first.Sub(began))

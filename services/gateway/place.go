@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/weir-dev/weir/gpuexec/chat"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/turns"
 )
@@ -88,12 +87,11 @@ func inferred(tenant, model, key, user string, messages []json.RawMessage) (sess
 		h.Write([]byte{0})
 	}
 	for _, raw := range messages {
-		s, err := chat.Canonical(raw)
-		if err != nil {
-			s = string(raw) // refused later, with a better reason
+		if _, digest, err := schemas.CanonicalMessage(raw); err == nil {
+			h.Write(digest[:])
+		} else {
+			h.Write(raw) // refused later, with a better reason
 		}
-		h.Write([]byte(s))
-		h.Write([]byte{0})
 		var m struct {
 			Role string `json:"role"`
 		}

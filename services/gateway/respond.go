@@ -100,6 +100,7 @@ func (x *exchange) run(r *http.Request, trace schemas.Trace) (int, string) {
 	}
 	x.res = res
 	if res.Failure != nil {
+		h.Set(headerTiming, serverTiming(res))
 		return x.fail(ofFailure(res.Failure))
 	}
 	x.count(res)
@@ -278,6 +279,7 @@ func (x *exchange) finish(r *schemas.Result) error {
 		return x.finishStream(reply)
 	}
 	_ = x.rc.SetWriteDeadline(time.Now().Add(x.g.o.WriteTimeout)) // not supported by test recorders
+	x.w.Header().Set(headerTiming, serverTiming(r))
 	writeJSON(x.w, http.StatusOK, x.d.whole(x.c, reply))
 	return nil
 }
@@ -286,6 +288,7 @@ func (x *exchange) finishStream(r *reply) error {
 	if err := x.begin(); err != nil {
 		return err
 	}
+	x.w.Header().Set(headerTiming, serverTiming(r.Result))
 	if x.parser != nil {
 		for _, d := range x.parser.End() {
 			x.piece = piece{delta: d}

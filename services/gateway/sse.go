@@ -27,6 +27,7 @@ func (s *sse) header() {
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // proxies would hold the stream back
+	h.Set("Trailer", headerTiming)   // it is known at the end
 	s.w.WriteHeader(http.StatusOK)
 }
 
