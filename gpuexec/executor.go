@@ -101,9 +101,12 @@ type job struct {
 	arrived schemas.Time
 	begun   schemas.Time // first engine operation
 	first   schemas.Time // first token computed
-	busy    int64        // engine time in nanoseconds
-	prefill int64        // the part of it before the decode stage
-	toFirst int64        // engine time up to the first token, all executors
+	filled  schemas.Time // the prompt's blocks are complete, where a decode job computed some
+	ended   schemas.Time // last token computed
+	miss    *schemas.Miss
+	busy    int64 // engine time in nanoseconds
+	prefill int64 // the part of it before the decode stage
+	toFirst int64 // engine time up to the first token, all executors
 
 	head      schemas.Tokens
 	delivered schemas.Tokens // by earlier attempts, not sent again
@@ -118,6 +121,7 @@ type job struct {
 	logprobs []jsonRaw
 	finish   string
 	end      string
+	message  jsonRaw // what the answer means, where there is a parser
 	frame    frame
 	sent     sent
 	held     []heldFrame // behind checkpoints that are not stored yet, see Inexact
@@ -162,6 +166,7 @@ type Executor struct {
 	hbSeq          uint64
 	bus            bool
 	stats          stats
+	now            schemas.Time // of the step under way
 }
 
 // opInFlight is the engine operation under way.
@@ -194,6 +199,7 @@ var _ schemas.Actor = (*Executor)(nil)
 
 // Step handles one message.
 func (e *Executor) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	e.now = now
 	switch in.Kind {
 	case schemas.KindJob:
 		out = e.take(now, in, out)

@@ -23,6 +23,7 @@ type fakeEngine struct {
 	slice   int               // blocks that one prefill operation computes; 0 means all
 	problem string            // what the engine says when it is verified
 	fullAt  int               // blocks that the tier has room for; negative for any number
+	gone    *schemas.Gone     // what the tier says of blocks that are missing
 }
 
 type fatal interface{ Fatalf(string, ...any) }
@@ -107,7 +108,7 @@ func (f *fakeEngine) open(o *schemas.OpenOp, d *schemas.OpDone) {
 	}
 	have := min(f.resid[o.Ready.Job], wholeBlocks(o.Ready))
 	f.seqs[o.Seq] = &fakeSeq{job: o.Ready, stage: o.Stage, blocks: have, delivered: len(o.Delivered)}
-	d.Open = &schemas.OpenDone{Cached: have * gpuexec.BlockTokens, Missing: wholeBlocks(o.Ready) - have}
+	d.Open = &schemas.OpenDone{Cached: have * gpuexec.BlockTokens, Missing: wholeBlocks(o.Ready) - have, Gone: f.gone}
 }
 
 func (f *fakeEngine) decode(op *schemas.DecodeOp) *schemas.DecodeDone {

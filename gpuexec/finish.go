@@ -92,6 +92,7 @@ func (e *Executor) opened(_ schemas.Time, j *job, d *schemas.OpenDone, out []sch
 		req := &schemas.TokensRequest{Header: schemas.H(), Tenant: r.Tenant, Session: r.Session, Turn: r.Turn, To: r.Prompt.TailFrom}
 		return e.question(j, &schemas.Op{Tokens: req}, out)
 	}
+	j.found(d)
 	j.cached, j.missing = d.Cached, d.Missing
 	j.sealedAt = d.Cached
 	e.stats.cachedTokens += uint64(d.Cached)
@@ -120,7 +121,7 @@ func (e *Executor) prefilled(j *job, d *schemas.OpDone, out []schemas.Msg) []sch
 	if j.Stage == schemas.StagePrefill {
 		j.phase, j.leave = phaseSealing, leavePrefilled
 	} else {
-		j.phase = phaseDecoding
+		j.phase, j.filled = phaseDecoding, e.now
 	}
 	return out
 }
@@ -173,7 +174,9 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 	out = e.checkpoint(now, j, false, out)
 	// A role change that came meanwhile need not hand over what has just ended.
 	if r.Finish != "" && (j.phase == phaseDecoding || j.phase == phaseSealing && j.leave == leaveReturned) {
+		j.ended = now
 		j.finish, j.text, j.end, j.reason = r.Finish, r.Answer, r.End, ""
+		j.message = r.Message
 		j.phase, j.leave = phaseSealing, leaveResult
 	}
 	return out

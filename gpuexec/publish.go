@@ -59,7 +59,7 @@ func (e *Executor) resend(j *job, out []schemas.Msg) []schemas.Msg {
 	}
 	f := &schemas.Frame{
 		Header: schemas.H(), Attempt: j.Attempt, First: first, Tokens: append(schemas.Tokens(nil), j.tokens[first:]...),
-		Text: string(j.sent.text), TextAt: j.sent.textAt,
+		Text: string(j.sent.text), TextAt: j.sent.textAt, Parse: j.Ready.Parse,
 	}
 	if len(j.logprobs) == len(j.tokens) {
 		f.Logprobs = append([]jsonRaw(nil), j.logprobs[first:]...)
@@ -81,6 +81,7 @@ func (e *Executor) flush(j *job, out []schemas.Msg) []schemas.Msg {
 		Kind: schemas.KindFrame, Subject: schemas.OutSubject(r.Tenant, r.Session, r.Turn), Core: true, Trace: j.trace,
 		Frame: &schemas.Frame{
 			Header: schemas.H(), Attempt: j.Attempt, First: f.first, Tokens: f.tokens, Text: string(f.text), TextAt: f.textAt, Logprobs: f.logprobs,
+			Parse: r.Parse,
 		},
 	}
 	if e.cfg.Inexact {
@@ -165,7 +166,8 @@ func (e *Executor) result(now schemas.Time, j *job, out []schemas.Msg) []schemas
 		Status: schemas.StatusOK, Model: r.Pool, Text: j.text, Tokens: j.tokens, Finish: j.finish, End: j.end,
 		Usage:  schemas.Usage{Prompt: r.Prompt.N, Cached: cached, Completion: len(j.tokens)},
 		Replay: len(r.Force) > 0, PrefillOn: prefillOn, DecodeOn: e.cfg.Executor, Seed: r.Sampling.Seed, Logprobs: j.keptLogprobs(),
-		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.prefill, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), EngineTTFTNS: j.toFirst, TotalNS: since(now)},
+		Timing: schemas.Timing{AdmittedNS: r.AdmittedNS, PrefillNS: j.prefill, DecodeNS: int64(now - j.begun), TTFTNS: since(j.first), EngineTTFTNS: j.toFirst, TotalNS: since(now), Spans: e.spans(j)},
+		Miss:   j.miss, Message: j.keptMessage(), Parse: r.Parse,
 	}
 	res.KnownAs = res.Known()
 	return append(out, schemas.Msg{
@@ -186,12 +188,22 @@ func (j *job) keptLogprobs() []jsonRaw {
 	return j.logprobs
 }
 
+// keptMessage is the message if it fits: a long answer is not sent twice. Whoever
+// misses it makes it from the text.
+func (j *job) keptMessage() jsonRaw {
+	if len(j.message)+len(j.text) > schemas.MaxMessage/2 {
+		return nil
+	}
+	return j.message
+}
+
 // passOn ends a prefill: the decode job goes straight to the executor that the
 // router chose, and the router is told.
 func (e *Executor) passOn(j *job, d *schemas.SealDone, out []schemas.Msg) []schemas.Msg {
 	next := &schemas.Job{
 		Header: schemas.H(), Stage: schemas.StageDecode, Attempt: j.Attempt, Ready: j.Ready, Router: j.Router,
 		Alone: j.Alone, PrefillOn: e.cfg.Executor, Cached: j.cached, BusyNS: j.busy, Local: d != nil && d.Skipped > 0,
+		PlacedNS: int64(e.now), Spans: e.spans(j), Miss: j.miss,
 	}
 	if j.DecodeOn != "" {
 		out = append(out, JobMsg(e.cfg.Cell, j.DecodeOn, next, j.trace))
@@ -213,9 +225,10 @@ func (e *Executor) done(j *job, o schemas.Outcome, code, reason string, out []sc
 	d := &schemas.Done{
 		Header: schemas.H(), Job: j.id, Attempt: j.Attempt, Stage: j.Stage, Executor: e.cfg.Executor, Outcome: o,
 		Cached: j.cached, Computed: j.computed, BusyNS: j.busy, Code: code, Reason: reason,
+		Spans: e.spans(j),
 	}
 	if o == schemas.OutcomePrefilled {
-		d.PassedTo = j.DecodeOn
+		d.PassedTo, d.Miss = j.DecodeOn, j.miss
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindDone, Subject: schemas.DoneSubject(e.cfg.Cell, j.id), Trace: j.trace, Done: d})
 }

@@ -142,6 +142,7 @@ func (s *seq) ended(row *schemas.DecodeRow) bool {
 		return false
 	}
 	row.Finish, row.Answer, row.End = s.finish, string(s.all), s.end
+	s.message(row)
 	return true
 }
 
@@ -197,7 +198,7 @@ func (w *Worker) append(s *seq, token int32) string {
 	}
 	var out string
 	if !eog {
-		out = s.text.Add(w.cfg.Vocab.Piece(token, false))
+		out = s.text.Add(w.cfg.Vocab.Piece(token, s.reader.shown[token]))
 	}
 	if eog {
 		s.end = string(w.cfg.Vocab.Piece(token, true))

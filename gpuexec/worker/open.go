@@ -59,6 +59,9 @@ func (w *Worker) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	if s.uncached && s.known > 0 || !w.nameBlocks(s) {
 		return &schemas.OpenDone{NeedHead: true}, nil
 	}
+	if err := w.readAs(s); err != nil {
+		return nil, err
+	}
 	if err := w.prepare(s, op.Stage); err != nil {
 		return nil, err
 	}
@@ -205,7 +208,21 @@ func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, er
 		w.accept(s, n*blockTokens-s.n)
 	}
 	w.seqs[op.Seq] = s
-	return &schemas.OpenDone{Cached: min(n*blockTokens, s.n), Missing: max(0, want-n)}, nil
+	return &schemas.OpenDone{Cached: min(n*blockTokens, s.n), Missing: max(0, want-n), Gone: w.gone(s, n)}, nil
+}
+
+// gone asks why block n is not there, if it had been computed: nil if it had not, or
+// if nobody knows.
+func (w *Worker) gone(s *seq, n int) *schemas.Gone {
+	m, ok := w.cfg.Tier.(Rememberer)
+	if !ok || s.uncached || n >= min(s.promptBlocks(), gpuexec.KnownBlocks(s.ready)) {
+		return nil
+	}
+	g, ok := m.Why(s.keys[n])
+	if !ok {
+		return nil
+	}
+	return &g
 }
 
 // keysWithDelivered names the blocks of the prompt and the delivered tokens whose

@@ -49,6 +49,13 @@ type Tier interface {
 	Abandon(s []Slot)
 }
 
+// Rememberer is implemented by tiers that remember why blocks are gone.
+type Rememberer interface {
+	// Why says what became of a block that was not found; false when that is not
+	// known, or not known soon.
+	Why(k Key) (schemas.Gone, bool)
+}
+
 // Keys names blocks. It is the tier's naming, handed in because executors and
 // tier do not import each other.
 type Keys interface {
@@ -75,12 +82,13 @@ type Worker struct {
 	seqs    []*seq
 	scratch sampling.Scratch
 	rows    []gpuexec.Row
+	shown   map[chat.Family]map[int32]bool // see markers
 }
 
 // New makes a worker.
 func New(cfg Config) *Worker {
 	l := cfg.Engine.Limits()
-	return &Worker{cfg: cfg, limits: l, seqs: make([]*seq, l.Slots)}
+	return &Worker{cfg: cfg, limits: l, seqs: make([]*seq, l.Slots), shown: map[chat.Family]map[int32]bool{}}
 }
 
 // seq is one sequence in the engine.
@@ -105,6 +113,7 @@ type seq struct {
 	sampler   *sampling.Sampler
 	grammar   gpuexec.Constraint
 	text      *chat.Text
+	reader    reader
 	end       string // text of the end token
 	all       []byte // the answer's text as far as it is certain
 }

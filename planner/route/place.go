@@ -111,6 +111,9 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 
 // put places one stage. then is the executor that will decode after a prefill.
 func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *executor, out []schemas.Msg) []schemas.Msg {
+	if !t.handed {
+		t.placed(now)
+	}
 	if !t.handed || t.attempt < t.used {
 		t.used++ // a hand-over from prefill to decode is the same attempt
 		t.attempt = t.used
@@ -119,6 +122,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 	t.state, t.stage, t.exec, t.decodeOn, t.placedAt, t.missing = statePlaced, stage, x, then, now, 0
 	job := &schemas.Job{
 		Header: schemas.H(), Stage: stage, Attempt: t.attempt, Ready: t.ready, Router: r.cfg.Epoch, Alone: t.alone, Local: t.local,
+		PlacedNS: int64(now), Spans: t.spans, Miss: t.miss,
 	}
 	if stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t

@@ -160,6 +160,7 @@ func (r *Router) lost(now schemas.Time, x *executor, guilty bool, cause string, 
 	}
 	for _, t := range ts {
 		t.exec = nil
+		t.lostOn(x, now)
 		if guilty {
 			t.deaths++
 			t.alone = true

@@ -42,6 +42,10 @@ type turn struct {
 	cached    int
 	busy      int64 // engine time of its prefill in nanoseconds
 
+	spans []schemas.StageSpan // stages that are over, as far as executors told
+	since schemas.Time        // it waits since then
+	miss  *schemas.Miss       // what the prefill stage found
+
 	failure *schemas.Failure
 	failAt  schemas.Time // last publish of the failure
 }
@@ -197,6 +201,9 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 		return out
 	}
 	t = &turn{ready: m, seq: in.Seq, trace: in.Trace, order: r.next, stage: schemas.StagePrefill}
+	t.rendered()
+	// Without names of blocks nothing can be handed over.
+	t.local = m.Prompt.Uncached
 	if m.AdmittedNS < int64(r.started) {
 		t.old = true
 		// Earlier routers may have tried it, each at most MaxAttempts times, and
@@ -255,6 +262,9 @@ func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []sc
 	if t.state == stateWaiting && (d.Outcome == schemas.OutcomeReturned || d.Outcome == schemas.OutcomeFailed) {
 		return out // told twice, or by an executor that had lost the turn already
 	}
+	if len(d.Spans) > 0 {
+		t.spans = d.Spans
+	}
 	switch d.Outcome {
 	case schemas.OutcomePrefilled:
 		return r.prefilled(now, t, d, out)
@@ -287,7 +297,7 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 	if t.stage != schemas.StagePrefill {
 		return out
 	}
-	t.prefillOn, t.cached, t.busy = d.Executor, d.Cached, d.BusyNS
+	t.prefillOn, t.cached, t.busy, t.miss = d.Executor, d.Cached, d.BusyNS, d.Miss
 	to, boot := t.decodeOn, t.boot
 	r.release(t)
 	t.stage = schemas.StageDecode
@@ -320,7 +330,7 @@ func (r *Router) failed(now schemas.Time, t *turn, d *schemas.Done, out []schema
 func (r *Router) again(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
 	r.release(t)
 	r.counts.Replaced++
-	t.handed = false
+	t.handed, t.since = false, now
 	if t.tries++; t.tries >= r.cfg.MaxAttempts {
 		f := &schemas.Failure{Code: schemas.CodeInternal, Message: "given up after too many attempts; see the dead letters"}
 		return r.fail(now, t, f, append(out, r.dead(now, t, f)))
@@ -393,7 +403,7 @@ func (r *Router) publishFailure(now schemas.Time, t *turn, out []schemas.Msg) []
 		Result: &schemas.Result{
 			Header: schemas.H(), Tenant: m.Tenant, Session: m.Session, Turn: m.Turn, Branch: m.Branch, Job: m.Job, Attempt: max(1, t.attempt),
 			Status: schemas.StatusFailed, Failure: t.failure, Model: m.Pool, Usage: schemas.Usage{Prompt: m.Prompt.N},
-			Timing: schemas.Timing{AdmittedNS: m.AdmittedNS, TotalNS: int64(now) - m.AdmittedNS},
+			Timing: schemas.Timing{AdmittedNS: m.AdmittedNS, TotalNS: int64(now) - m.AdmittedNS, Spans: t.spans}, Miss: t.miss,
 		},
 	})
 }

@@ -81,6 +81,12 @@ func (t *tier) Has(k worker.Key) bool { return t.mem.Match([]kvtier.Key{k}) == 1
 
 func (t *tier) Parent(k worker.Key) (worker.Key, int, bool) { return t.mem.Parent(k) }
 
+// Why says what became of a block; ok is false when nobody answers soon.
+func (t *tier) Why(k worker.Key) (schemas.Gone, bool) {
+	g, ok := t.mem.Why(k)
+	return schemas.Gone{AtNS: g.AtNS, Rule: g.Rule}, ok
+}
+
 // Reserve asks for n slots, and for fewer when so many are not to be had.
 func (t *tier) Reserve(n int) ([]worker.Slot, error) {
 	for n > 0 {

@@ -226,7 +226,7 @@ func (h *host) control(nc *nats.Conn) control.Config {
 func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
 	var d *hostmem.Daemon
 	err := tier.Run(ctx, tier.Config{
-		Conn: nc, Cell: h.o.Cell, Node: h.o.Node, Dir: h.o.Arena, Bytes: h.o.KVMem, Logger: h.log,
+		Conn: nc, Cell: h.o.Cell, Node: h.o.Node, Dir: h.o.Arena, Bytes: h.o.KVMem, Logger: h.log, Version: Version(),
 		Ready: func(x *hostmem.Daemon) {
 			d = x
 			h.tierStats(x)

@@ -18,12 +18,13 @@ import (
 
 // Config of a tier process.
 type Config struct {
-	Conn   *nats.Conn
-	Cell   string
-	Node   string
-	Dir    string // folder of the shared memory
-	Bytes  int64
-	Logger *slog.Logger
+	Conn    *nats.Conn
+	Cell    string
+	Node    string
+	Dir     string // folder of the shared memory
+	Bytes   int64
+	Logger  *slog.Logger
+	Version string // of this build, for the list of services
 	// Ready is called once the memory can be used.
 	Ready func(*hostmem.Daemon)
 }
@@ -41,6 +42,11 @@ func Run(ctx context.Context, cfg Config) error {
 		return errors.Join(err, d.Close())
 	}
 	defer func() { _ = sub.Unsubscribe() }() // the connection closes next
+	svc, err := answer(cfg, d)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	defer func() { _ = svc.Stop() }()
 	if cfg.Ready != nil {
 		cfg.Ready(d)
 	}
