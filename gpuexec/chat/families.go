@@ -58,13 +58,17 @@ func hermes() *syntax {
 	}}
 	steps[function] = step{kind: stepName, words: []lead{{">", parameters, doName}}}
 	steps[parameters] = step{words: []lead{
-		{"<parameter=", key, doAnnounce}, {"</function>", after, doAnnounce | doFinish},
-		{"</tool_call>", 0, doAnnounce | doFinish}, {"{", arguments, doAnnounce | doFeed},
+		{"<parameter=", key, doAnnounce},
+		{"</function>", after, doAnnounce | doFinish},
+		{"</tool_call>", 0, doAnnounce | doFinish},
+		{"{", arguments, doAnnounce | doFeed},
 	}}
 	steps[key] = step{kind: stepKey, words: []lead{{">", value, doKey}}}
 	steps[value] = step{kind: stepValue, trim: true, words: []lead{
-		{"\n</parameter>", parameters, doValue}, {"</parameter>", parameters, doValue},
-		{"\n<parameter=", key, doValue}, {"\n</function>", after, doValue | doFinish},
+		{"\n</parameter>", parameters, doValue},
+		{"</parameter>", parameters, doValue},
+		{"\n<parameter=", key, doValue},
+		{"\n</function>", after, doValue | doFinish},
 	}}
 	steps[arguments] = step{kind: stepArguments, next: closing}
 	steps[closing] = step{end: true, words: []lead{{"</function>", after, 0}, {"</tool_call>", 0, 0}}}
@@ -114,8 +118,11 @@ func kimi() *syntax {
 	steps[closing] = step{end: true, words: append([]lead{{end, more, 0}}, ends...)}
 	steps[more] = step{end: true, words: append([]lead{{begin, name, 0}}, ends...)}
 	return &syntax{kimi: true, steps: steps, markers: append([]marker{
-		{markCall, "<|tool_calls_section_begin|>", section}, {markCall, "<|tool_call_section_begin|>", section}, {markCall, begin, name},
-		{markEnd, end, 0}, {markEnd, "<|tool_calls_section_end|>", 0},
+		{markCall, "<|tool_calls_section_begin|>", section},
+		{markCall, "<|tool_call_section_begin|>", section},
+		{markCall, begin, name},
+		{markEnd, end, 0},
+		{markEnd, "<|tool_calls_section_end|>", 0},
 	}, thinkTags...)}
 }
 
@@ -172,7 +179,9 @@ func deepSeek() *syntax {
 	steps[section] = step{words: []lead{{begin, kind, 0}, {sectionEnd, 0, 0}}}
 	steps[kind] = step{kind: stepName, words: []lead{{sep, name, doName}}}
 	steps[name] = step{kind: stepName, words: []lead{
-		{"\n", fence, doName}, {"{", object, doName | doAnnounce | doFeed}, {"```json", arguments, doName},
+		{"\n", fence, doName},
+		{"{", object, doName | doAnnounce | doFeed},
+		{"```json", arguments, doName},
 		{end, more, doName | doAnnounce | doFinish},
 	}}
 	steps[fence] = step{words: []lead{
