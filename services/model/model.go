@@ -69,6 +69,21 @@ type Vision struct {
 	Patch int    // pixels
 }
 
+// Bounds of the placeholder tokens of one image. Images above the bound would be
+// scaled down.
+const (
+	minImageTokens = 4
+	maxImageTokens = 1568
+)
+
+// Tokens is the number of placeholder tokens of an image of w by h pixels; the
+// least number when the size is not known and w or h are 0.
+func (v *Vision) Tokens(w, h int) int {
+	patch := max(1, v.Patch)
+	n := int64((w+patch-1)/patch) * int64((h+patch-1)/patch)
+	return int(min(max(n, minImageTokens), maxImageTokens))
+}
+
 // Open describes a model and opens its vocabulary.
 func Open(o Options) (*Model, error) {
 	if o.Engine == EngineNull {

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-dev/weir/gpuexec/chat"
-	"github.com/weir-dev/weir/gpuexec/grammar"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
 )
@@ -21,9 +20,11 @@ type Renderer struct {
 	model     *model.Model
 	template  *chat.Template
 	constrain bool // the pool's engine can constrain sampling
-	vision    bool
-	context   int // tokens per sequence of the executors
-	maxPiece  int // bytes of the longest token
+	context   int  // tokens per sequence of the executors
+	maxPiece  int  // bytes of the longest token
+	family    family
+	takesTool bool   // the template shows tools to the model
+	end       ending // how the template ends an answer
 }
 
 // New compiles the model's template. context is the number of tokens per sequence
@@ -33,10 +34,14 @@ func New(m *model.Model, context int) (*Renderer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Renderer{model: m, template: t, constrain: m.Engine == model.EngineLlama, context: context}
+	r := &Renderer{
+		model: m, template: t, constrain: m.Engine == model.EngineLlama, context: context,
+		family: familyOf(m.Template), takesTool: toolsName.MatchString(m.Template),
+	}
 	for id := range m.Vocab.Size() {
 		r.maxPiece = max(r.maxPiece, len(m.Vocab.Piece(int32(id), true)))
 	}
+	r.end = r.learnEnding()
 	return r, nil
 }
 
@@ -44,47 +49,64 @@ func invalid(param, format string, args ...any) *schemas.Failure {
 	return &schemas.Failure{Code: schemas.CodeInvalid, Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
+func failed(f *schemas.Failure) schemas.RenderReply {
+	return schemas.RenderReply{Header: schemas.H(), Failure: f}
+}
+
 // Render answers one request. Failures are in the reply.
 func (r *Renderer) Render(req *schemas.RenderRequest) schemas.RenderReply {
 	reply := schemas.RenderReply{Header: schemas.H()}
-	if reply.Grammar, reply.Failure = r.grammar(req); reply.Failure != nil {
-		return reply
+	c, f := r.choice(req)
+	if f != nil {
+		return failed(f)
 	}
-	text, special := req.Text, false
+	if reply.Grammar, f = r.grammar(req, c); f != nil {
+		return failed(f)
+	}
+	var p prompt
 	if len(req.Messages) > 0 {
-		special = true
-		if text, reply.Failure = r.messages(req); reply.Failure != nil {
-			return reply
+		s, f := r.source(req, c.tools)
+		if f != nil {
+			return failed(f)
 		}
-	} else if !utf8.ValidString(text) {
-		reply.Failure = invalid("prompt", "the prompt is not valid UTF-8")
-		return reply
-	}
-	reply.Text = text
-	rest := text
-	for i := len(req.Known) - 1; i >= 0; i-- {
-		if k := req.Known[i]; k.Bytes > 0 && k.Bytes <= len(text) && digest(text[:k.Bytes]) == k.Digest {
-			reply.Matched, rest = i+1, text[k.Bytes:]
-			break
+		if p, f = s.render(s.messages, true); f != nil {
+			return failed(f)
 		}
-	}
-	if n := len(rest) / max(1, r.maxPiece); n >= r.context {
-		reply.Failure = &schemas.Failure{
-			Code: schemas.CodeTooLong, Param: "messages",
-			Message: fmt.Sprintf("this model's context is %d tokens, the prompt has more than %d; shorten it or start with a larger --ctx", r.context, n),
+		reply.Matched = longest(req.Known, p.text)
+		reply.Answered, reply.Rewrite = s.answer(req, p, reply.Matched)
+		parsed := c.tools
+		if !c.parse {
+			parsed = nil
 		}
-		reply.Text = ""
-		return reply
+		// A grammar leaves no room for reasoning, even where the prompt opened it.
+		reply.Parse = r.family.spec(parsed, reply.Grammar == "" && opensReasoning(p.text), c.one)
+	} else {
+		if !utf8.ValidString(req.Text) {
+			return failed(invalid("prompt", "the prompt is not valid UTF-8"))
+		}
+		p.text = req.Text
+		reply.Matched = longest(req.Known, p.text)
 	}
-	// A template that writes the BOS token itself must not get a second one.
-	bos := !req.Continue && reply.Matched == 0 && (r.model.BOS == "" || !strings.HasPrefix(rest, r.model.BOS))
-	toks, err := r.model.Vocab.Tokenize(rest, bos, special)
-	if err != nil {
-		reply.Failure = &schemas.Failure{Code: schemas.CodeInvalid, Param: "messages", Message: "the text cannot be tokenized: " + err.Error()}
-		return reply
+	reply.Text = p.text
+	from := reply.Answered
+	if from == 0 && reply.Matched > 0 {
+		from = req.Known[reply.Matched-1].Bytes
 	}
-	reply.Tokens = toks
+	if f := r.tokenize(&reply, p, from, !req.Continue && from == 0, len(req.Messages) > 0); f != nil {
+		return failed(f)
+	}
 	return reply
+}
+
+// longest is the index plus 1 of the longest known text that text begins with.
+func longest(known []schemas.KnownText, text string) int {
+	best := 0
+	for i, k := range known {
+		if k.Bytes > 0 && k.Bytes <= len(text) && (best == 0 || k.Bytes >= known[best-1].Bytes) && digest(text[:k.Bytes]) == k.Digest {
+			best = i + 1
+		}
+	}
+	return best
 }
 
 func digest(s string) string {
@@ -92,98 +114,116 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (r *Renderer) messages(req *schemas.RenderRequest) (string, *schemas.Failure) {
-	for i, raw := range req.Messages {
-		if !utf8.Valid(raw) {
-			return "", invalid(fmt.Sprintf("messages[%d]", i), "message %d is not valid UTF-8", i)
-		}
-		if f := r.checkParts(i, raw); f != nil {
-			return "", f
-		}
-	}
-	text, err := r.template.Render(chat.Input{
-		Messages: req.Messages, Tools: req.Tools, Kwargs: req.Kwargs, AddGenerationPrompt: true,
-		BOS: r.model.BOS, EOS: r.model.EOS, Now: time.Unix(0, req.NowNS).UTC(),
-	})
-	switch {
-	case errors.Is(err, chat.ErrMessage):
-		return "", invalid("messages", "%s", err)
-	case err != nil:
-		return "", invalid("messages", "the model's chat template refuses these messages: %s", err)
-	}
-	return text, nil
-}
-
-// checkParts refuses media that the engine cannot take.
-func (r *Renderer) checkParts(i int, raw json.RawMessage) *schemas.Failure {
-	var m struct {
-		Content json.RawMessage `json:"content"`
-	}
-	if json.Unmarshal(raw, &m) != nil || len(m.Content) == 0 || m.Content[0] != '[' {
-		return nil // the template's own checks say more
-	}
-	var parts []struct {
-		Type string `json:"type"`
-	}
-	if json.Unmarshal(m.Content, &parts) != nil {
-		return nil
-	}
-	for k, p := range parts {
-		switch p.Type {
-		case "text", "refusal", "":
-		case "image_url", "input_audio", "file", "video_url":
-			if !r.vision {
-				return invalid(fmt.Sprintf("messages[%d].content[%d]", i, k), "model %s takes text only, it cannot take %q parts", r.model.Name, p.Type)
-			}
-		default:
-			return invalid(fmt.Sprintf("messages[%d].content[%d].type", i, k), "%q is not a kind of content part", p.Type)
+// tokenize fills in the tokens of the prompt from a byte on, and where its media
+// stand in them. bos: the text is the beginning of a sequence. special: control
+// tokens may be written as text, as templates do.
+func (r *Renderer) tokenize(reply *schemas.RenderReply, p prompt, from int, bos, special bool) *schemas.Failure {
+	// Every token has at most maxPiece bytes, so this refuses no prompt that fits.
+	least := (len(p.text) - from) / max(1, r.maxPiece)
+	for _, m := range p.media {
+		if m.from >= from {
+			least += m.img.tokens - (m.to-m.from)/max(1, r.maxPiece)
 		}
 	}
+	if least >= r.context {
+		return &schemas.Failure{
+			Code: schemas.CodeTooLong, Param: "messages",
+			Message: fmt.Sprintf("this model's context is %d tokens, the prompt has more than %d; shorten it or start with a larger --ctx", r.context, least),
+		}
+	}
+	// A template that writes the BOS token itself must not get a second one.
+	bos = bos && (r.model.BOS == "" || !strings.HasPrefix(p.text[from:], r.model.BOS))
+	toks := schemas.Tokens{}
+	text := func(s string) error {
+		if s == "" && !bos {
+			return nil
+		}
+		more, err := r.pieces(s, bos, special)
+		bos = false
+		toks = append(toks, more...)
+		return err
+	}
+	var err error
+	at := from
+	for _, m := range p.media {
+		if m.from < from || err != nil {
+			continue
+		}
+		err = text(p.text[at:m.from])
+		reply.Media = append(reply.Media, schemas.MediaSpan{Digest: m.img.digest, Offset: len(toks), Length: m.img.tokens, Ref: m.img.ref})
+		for range m.img.tokens {
+			toks = append(toks, r.model.Vision.Token)
+		}
+		reply.Uncached = reply.Uncached || m.img.vague
+		at = m.to
+	}
+	if err == nil {
+		err = text(p.text[at:])
+	}
+	if err != nil {
+		return invalid("messages", "the text cannot be tokenized: %s", err)
+	}
+	reply.Tokens = toks
 	return nil
 }
 
-// grammar turns response_format into GBNF and checks what came as GBNF, before
-// any library sees it.
-func (r *Renderer) grammar(req *schemas.RenderRequest) (string, *schemas.Failure) {
-	if req.Grammar != "" {
-		if err := grammar.Check(req.Grammar); err != nil {
-			return "", invalid("grammar", "%s", err)
+// pieces turns text into tokens. The text of an image's placeholder stays text:
+// only an image makes placeholders.
+func (r *Renderer) pieces(s string, bos, special bool) ([]int32, error) {
+	v := r.model.Vision
+	if v == nil || !special || !strings.Contains(s, v.Text) {
+		return r.model.Vocab.Tokenize(s, bos, special)
+	}
+	var out []int32
+	for i, part := range strings.Split(s, v.Text) {
+		if i > 0 {
+			toks, err := r.model.Vocab.Tokenize(v.Text, false, false)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, toks...)
 		}
-		return r.constrained(req.Grammar, "grammar")
-	}
-	if len(req.ResponseFormat) == 0 || string(req.ResponseFormat) == "null" {
-		return "", nil
-	}
-	var f struct {
-		Type       string `json:"type"`
-		JSONSchema struct {
-			Schema json.RawMessage `json:"schema"`
-		} `json:"json_schema"`
-	}
-	if err := json.Unmarshal(req.ResponseFormat, &f); err != nil {
-		return "", invalid("response_format", "response_format must be an object with a type")
-	}
-	switch f.Type {
-	case "text":
-		return "", nil
-	case "json_object":
-		return r.constrained(grammar.JSONObject(), "response_format")
-	case "json_schema":
-		if len(f.JSONSchema.Schema) == 0 {
-			return "", invalid("response_format.json_schema.schema", "the schema is missing")
-		}
-		g, err := grammar.FromSchema(f.JSONSchema.Schema)
+		toks, err := r.model.Vocab.Tokenize(part, bos && i == 0, special)
 		if err != nil {
-			return "", invalid("response_format.json_schema.schema", "%s", err)
+			return nil, err
 		}
-		return r.constrained(g, "response_format")
+		out = append(out, toks...)
 	}
-	return "", invalid("response_format.type", "%q is not one of text, json_object, json_schema", f.Type)
+	return out, nil
 }
 
-func (r *Renderer) constrained(g, param string) (string, *schemas.Failure) {
-	if !r.constrain {
-		return "", invalid(param, "the %s engine cannot constrain its answers; use the llama engine", r.model.Engine)
+// source is what one request renders from.
+type source struct {
+	*Renderer
+	messages []json.RawMessage // images are replaced by marks
+	tools    []json.RawMessage
+	kwargs   json.RawMessage
+	now      time.Time
+	images   []img
+	nonce    string // of the marks
+}
+
+func (r *Renderer) source(req *schemas.RenderRequest, tools []json.RawMessage) (*source, *schemas.Failure) {
+	s := &source{Renderer: r, messages: req.Messages, tools: tools, kwargs: req.Kwargs, now: time.Unix(0, req.NowNS).UTC()}
+	for i, raw := range req.Messages {
+		if !utf8.Valid(raw) {
+			return nil, invalid(fmt.Sprintf("messages[%d]", i), "message %d is not valid UTF-8", i)
+		}
 	}
-	return g, nil
+	return s, s.takeImages()
+}
+
+// render renders messages; generate asks for the opening of the answer.
+func (s *source) render(messages []json.RawMessage, generate bool) (prompt, *schemas.Failure) {
+	text, err := s.template.Render(chat.Input{
+		Messages: messages, Tools: s.tools, Kwargs: s.kwargs, AddGenerationPrompt: generate,
+		BOS: s.model.BOS, EOS: s.model.EOS, Now: s.now,
+	})
+	switch {
+	case errors.Is(err, chat.ErrMessage):
+		return prompt{}, invalid("messages", "%s", err)
+	case err != nil:
+		return prompt{}, invalid("messages", "the model's chat template refuses these messages: %s", err)
+	}
+	return s.place(text), nil
 }
