@@ -1,28 +1,59 @@
 package branch
 
+import "slices"
+
 // Forest holds the contexts of one session's branches. It is not safe for use by
 // several goroutines.
 type Forest struct {
 	opt      Options
 	root     *node
 	branches map[string]*state
+	heads    map[[16]byte]*state // by the first item behind the system prompt; the one set last
 	// Branches by last use, most recent first.
 	newest, oldest *state
 	seq            uint64
 	items          int // in the tree's edges
 	largest        int // size of the largest context so far
-	placed         placed
+	placed         map[string]placed
+	placedOrder    []string
 }
 
-// placed is what Place said last of a new branch, until Set makes it.
-type placed struct {
-	branch      string
-	sub, hinted bool
+// placed is what Place said of a branch, until Set follows.
+type placed struct{ sub, hinted bool }
+
+// pending is how many placements may wait for their Set.
+const pending = 1024
+
+func (f *Forest) remember(branch string, p placed) {
+	if _, ok := f.placed[branch]; !ok {
+		if p == (placed{}) {
+			return
+		}
+		if len(f.placedOrder) == pending {
+			delete(f.placed, f.placedOrder[0])
+			f.placedOrder = append(f.placedOrder[:0], f.placedOrder[1:]...)
+		}
+		f.placedOrder = append(f.placedOrder, branch)
+	}
+	f.placed[branch] = p
+}
+
+func (f *Forest) recall(branch string) placed {
+	p, ok := f.placed[branch]
+	if ok {
+		delete(f.placed, branch)
+		i := slices.Index(f.placedOrder, branch)
+		f.placedOrder = slices.Delete(f.placedOrder, i, i+1)
+	}
+	return p
 }
 
 // NewForest makes an empty forest.
 func NewForest(o Options) *Forest {
-	return &Forest{opt: o.withDefaults(), root: &node{}, branches: map[string]*state{}}
+	return &Forest{
+		opt: o.withDefaults(), root: &node{},
+		branches: map[string]*state{}, heads: map[[16]byte]*state{}, placed: map[string]placed{},
+	}
 }
 
 // Len is the number of branches.
@@ -35,23 +66,22 @@ func (f *Forest) Set(branch, parent string, items []Item, at int64) {
 	if len(items) > f.opt.MaxContext {
 		items = items[:f.opt.MaxContext]
 	}
-	s := f.branches[branch]
+	s, said := f.branches[branch], f.recall(branch)
 	if s == nil {
-		s = &state{name: branch, first: sizeOf(items)}
+		s = &state{name: branch, first: sizeOf(items), sub: said.sub}
 		f.branches[branch] = s
-		if f.placed.branch == branch {
-			s.sub, s.hinted = f.placed.sub, f.placed.hinted
-			f.placed = placed{}
-		}
 	} else {
 		f.unlist(s)
+		f.unhead(s)
 	}
+	s.hinted = said.hinted
 	if parent != "" {
 		s.parent = parent
 	}
 	f.list(s)
 	s.at = at
 	f.move(s, f.insert(items))
+	f.head(s, items)
 	f.limit(s)
 }
 
@@ -105,6 +135,7 @@ func (f *Forest) move(s *state, n *node) {
 	old := s.line
 	s.line = &line{branch: s, live: true}
 	s.line.put(n, f.seq)
+	n.count(1)
 	// Superseded contexts that the new one holds whole are live again.
 	kept := s.past[:0]
 	for _, l := range s.past {
@@ -119,14 +150,15 @@ func (f *Forest) move(s *state, n *node) {
 	switch {
 	case old == nil:
 	case old.end.above(n):
+		old.end.count(-1)
 		f.prune(old.take())
 	default:
+		old.end.count(-1)
 		old.live = false
 		s.past = append(s.past, old)
 		for len(s.past) > f.opt.MaxPast {
 			f.dropPast(s)
 		}
-		s.hinted = false
 	}
 }
 
@@ -143,8 +175,10 @@ func (f *Forest) forget(s *state) {
 	for len(s.past) > 0 {
 		f.dropPast(s)
 	}
+	s.line.end.count(-1)
 	f.prune(s.line.take())
 	f.unlist(s)
+	f.unhead(s)
 	delete(f.branches, s.name)
 }
 
@@ -162,6 +196,49 @@ func (f *Forest) limit(keep *state) {
 	for f.items > f.opt.MaxItems && f.oldest != keep {
 		f.forget(f.oldest)
 	}
+}
+
+// head puts s first among the branches whose conversation starts with the same
+// item, so that they are found when the system prompt in front of it changes.
+func (f *Forest) head(s *state, items []Item) {
+	k := lead(items)
+	if k == len(items) {
+		return
+	}
+	s.head, s.headed = items[k].Digest, true
+	s.headPrev, s.headNext = nil, f.heads[s.head]
+	if s.headNext != nil {
+		s.headNext.headPrev = s
+	}
+	f.heads[s.head] = s
+}
+
+func (f *Forest) unhead(s *state) {
+	if !s.headed {
+		return
+	}
+	switch {
+	case s.headPrev != nil:
+		s.headPrev.headNext = s.headNext
+	case s.headNext != nil:
+		f.heads[s.head] = s.headNext
+	default:
+		delete(f.heads, s.head)
+	}
+	if s.headNext != nil {
+		s.headNext.headPrev = s.headPrev
+	}
+	s.headed, s.headPrev, s.headNext = false, nil, nil
+}
+
+// lead is how many leading items are system prompt or tools.
+func lead(items []Item) int {
+	for i, it := range items {
+		if it.Role != System {
+			return i
+		}
+	}
+	return len(items)
 }
 
 func (f *Forest) list(s *state) {

@@ -10,8 +10,8 @@ const (
 	visits     = 64
 )
 
-// Place decides which branch a request goes on. It changes no context; it only
-// remembers what the branch placed on was, for its next placement. busy says whether
+// Place decides which branch a request goes on. It changes nothing but a note for
+// the branch's next Set. busy says whether
 // a branch has a turn in progress, nil is never; fresh names a new branch.
 //
 // The rules, first match wins. "Idle" is not busy.
@@ -35,8 +35,8 @@ const (
 //     answers or is larger than a new conversation.
 //  7. Else SubAgent.
 //
-// A sibling is a request without answers in place of those shared, on a branch
-// that began as a sub-agent, and not much larger than that branch's first request.
+// A sibling is a request that parts within the first request of a branch which
+// began as a sub-agent, holds no answers behind that, and is about as large.
 func (f *Forest) Place(r Request, busy func(branch string) bool, fresh func() string) Placement {
 	if busy == nil {
 		busy = func(string) bool { return false }
@@ -45,20 +45,12 @@ func (f *Forest) Place(r Request, busy func(branch string) bool, fresh func() st
 	if len(items) > f.opt.MaxContext {
 		items = items[:f.opt.MaxContext]
 	}
-	q := query{f: f, items: items, size: sizeOf(items), busy: busy}
-	for q.lead < len(items) && items[q.lead].Role == System {
-		q.lead++
-	}
+	q := query{f: f, items: items, size: sizeOf(items), lead: lead(items), busy: busy}
 	p := q.decide()
 	if p.New {
 		p.Branch = fresh()
 	}
-	hinted := r.Hint == schemas.HintCompaction
-	if s := f.branches[p.Branch]; s == nil {
-		f.placed = placed{branch: p.Branch, sub: p.Kind == SubAgent, hinted: hinted}
-	} else if hinted {
-		s.hinted = true
-	}
+	f.remember(p.Branch, placed{sub: p.Kind == SubAgent, hinted: r.Hint == schemas.HintCompaction})
 	return p
 }
 
@@ -143,7 +135,7 @@ func (q *query) parts() Placement {
 		return q.on(best, Retry)
 	case q.sibling(best):
 		return q.start(best)
-	case q.shorter(best):
+	case best.hinted || q.shorter(best) && q.summary():
 		return q.on(best, Compaction)
 	}
 	return q.on(best, Rewrite)
@@ -151,6 +143,11 @@ func (q *query) parts() Placement {
 
 // apart places a request that shares at most system prompt and tools.
 func (q *query) apart() Placement {
+	if s, idle := q.changed(); idle {
+		return q.on(s, Rewrite)
+	} else if s != nil {
+		return q.fork(s)
+	}
 	lines := q.near()
 	system := 2*sizeOf(q.items[:q.matched]) > sizeOf(q.items[:q.lead])
 	for _, l := range lines {
@@ -159,19 +156,38 @@ func (q *query) apart() Placement {
 			continue
 		}
 		switch {
-		case q.same(s.line.context()):
-			return q.on(s, Rewrite)
 		case q.matched == 0 || !system && !q.answers():
 		case s.hinted:
 			return q.on(s, Compaction)
 		case q.sibling(s):
-		case q.shorter(s):
+		case q.shorter(s) && (q.answers() || q.older(s) || !q.brief()):
 			return q.on(s, Compaction)
 		case q.answers() || q.older(s):
 			return q.on(s, Rewrite)
 		}
 	}
 	return q.start(lines[0].branch)
+}
+
+// changed returns a branch, an idle one if there is one, whose conversation the
+// request holds behind another system prompt.
+func (q *query) changed() (s *state, idle bool) {
+	if q.lead == len(q.items) {
+		return nil, false
+	}
+	next := q.f.heads[q.items[q.lead].Digest]
+	for i := 0; i < candidates && next != nil; i++ {
+		if q.same(next.line.context()) {
+			if !q.busy(next.name) {
+				return next, true
+			}
+			if s == nil {
+				s = next
+			}
+		}
+		next = next.headNext
+	}
+	return s, false
 }
 
 // start places the request on a new branch, a sub-agent that s may have started.
@@ -195,18 +211,29 @@ func (q *query) answers() bool {
 // sibling says whether the request starts a sub-agent like the one that s is.
 func (q *query) sibling(s *state) bool {
 	shared := sizeOf(q.items[:q.matched])
-	return s.sub && shared <= s.first && 2*q.size <= 3*s.first && 3*q.size >= 2*s.first && !q.answers()
+	return s.sub && shared < s.first && 2*q.size <= 3*s.first && 3*q.size >= 2*s.first && !q.answers()
 }
 
 // older says whether the request is larger than a new conversation beside s.
 func (q *query) older(s *state) bool { return 2*q.size > 3*s.first }
+
+// brief says whether what is not shared is as short as what starts a new
+// conversation. Summaries are longer: of 98 in recorded sessions one is below 1/16
+// of Options.Drop.
+func (q *query) brief() bool { return 16*sizeOf(q.items[q.matched:]) < q.f.opt.Drop }
+
+// summary says whether what is not shared may be a summary, not a new message after
+// a return to an earlier place.
+func (q *query) summary() bool {
+	return q.matched < len(q.items) && (!q.brief() || q.matched <= q.lead+1)
+}
 
 // on places the request on s.
 func (q *query) on(s *state, kind Kind) Placement {
 	p := Placement{Branch: s.name, Kind: kind}
 	end := s.line.end
 	p.Kept, p.KeptSize = q.shared(end)
-	p.Dropped, p.DroppedSize = end.depth-p.Kept, end.size-p.KeptSize
+	p.Dropped, p.DroppedSize = end.alone(p.Kept)
 	if q.matched > p.Kept {
 		p.Revived = q.matched
 	}
@@ -251,22 +278,17 @@ func (q *query) shorter(s *state) bool {
 	return old-q.size >= q.f.opt.Drop && 4*old >= 3*q.f.largest || 10*q.size < 6*old
 }
 
-// same says whether a context is the request with another system prompt.
+// same says whether a context is the request with another system prompt: at least
+// half of its conversation is the same, and not the first message only, which agents
+// of several roles may share.
 func (q *query) same(old []Item) bool {
-	k := 0
-	for k < len(old) && old[k].Role == System {
-		k++
-	}
-	old = old[k:]
+	old = old[lead(old):]
 	items := q.items[q.lead:]
-	if len(old) == 0 || len(items) == 0 {
-		return false
-	}
 	n := 0
 	for n < len(old) && n < len(items) && old[n].Digest == items[n].Digest {
 		n++
 	}
-	return n > 0 && 2*n >= len(old)
+	return n > 1 && 2*n >= len(old)
 }
 
 // pruned says whether the request from matched on is old with at least one medium
@@ -274,7 +296,7 @@ func (q *query) same(old []Item) bool {
 // equal behind it.
 func (q *query) pruned(old []Item) bool {
 	items, changed, equal := q.items[q.matched:], false, false
-	for _, o := range old {
+	for i, o := range old {
 		switch {
 		case len(items) > 0 && items[0].Digest == o.Digest:
 			items = items[1:]
@@ -282,8 +304,9 @@ func (q *query) pruned(old []Item) bool {
 		case !o.Media && o.Role != Tool:
 			return false
 		default:
-			changed = true
-			if len(items) > 0 && items[0].Role == o.Role && !items[0].Media && items[0].Size < o.Size {
+			changed, equal = true, false
+			left := len(items) > 0 && i+1 < len(old) && items[0].Digest == old[i+1].Digest
+			if !left && len(items) > 0 && items[0].Role == o.Role && !items[0].Media && items[0].Size < o.Size {
 				items = items[1:]
 			}
 		}

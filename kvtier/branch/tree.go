@@ -12,6 +12,7 @@ type node struct {
 	size   int    // their size
 	kids   map[[16]byte]*node
 	lines  *line // that end here, newest first
+	live   int   // live lines that end here or below
 
 	// The children in order of their last touch, newest first, so that the branches
 	// used last are found without looking at all.
@@ -39,6 +40,11 @@ type state struct {
 	sub          bool    // began as a sub-agent
 	hinted       bool    // its last turn asked for a summary that replaces the context
 	prev, next   *state  // among all branches by last use
+
+	// Among the branches whose first item behind the system prompt is head.
+	head               [16]byte
+	headed             bool
+	headPrev, headNext *state
 }
 
 // walk follows items from the root. It returns the node at or above whose end the
@@ -82,7 +88,7 @@ func (f *Forest) insert(items []Item) *node {
 // split puts a node k items into n's edge and returns it.
 func (f *Forest) split(n *node, k int) *node {
 	p := n.parent
-	mid := &node{parent: p, edge: n.edge[:k:k], depth: p.depth + k, size: p.size + sizeOf(n.edge[:k]), touched: n.touched}
+	mid := &node{parent: p, edge: n.edge[:k:k], depth: p.depth + k, size: p.size + sizeOf(n.edge[:k]), touched: n.touched, live: n.live}
 	// mid takes n's place among p's children.
 	mid.prev, mid.next = n.prev, n.next
 	if mid.prev != nil {
@@ -181,6 +187,24 @@ func (l *line) put(n *node, seq uint64) {
 	}
 	n.lines = l
 	n.touch(seq)
+}
+
+// count adds d live lines to the path to n.
+func (n *node) count(d int) {
+	for ; n != nil; n = n.parent {
+		n.live += d
+	}
+}
+
+// alone is how many items, and of what size, at the end of the path to n and behind
+// the first k are in one live context only.
+func (n *node) alone(k int) (items, size int) {
+	for m := n; m.depth > k && m.live == 1; m = m.parent {
+		part := m.edge[max(0, len(m.edge)-(m.depth-k)):]
+		items += len(part)
+		size += sizeOf(part)
+	}
+	return items, size
 }
 
 // take removes l from its node, which the caller prunes.
