@@ -81,6 +81,16 @@ func Canonical(raw json.RawMessage) (CanonicalForm, error) {
 	return f, nil
 }
 
+// CanonicalJSON is any JSON value as compact JSON with sorted keys. The error wraps
+// ErrMessage.
+func CanonicalJSON(raw json.RawMessage) ([]byte, error) {
+	v, err := decodeAny(raw)
+	if err != nil {
+		return nil, err
+	}
+	return appendAny(nil, v, 0)
+}
+
 // appendContent writes text as one string. Parts that are all text are joined by
 // line feeds, as templates of text models see them.
 func appendContent(b []byte, v any) (out []byte, media bool, err error) {

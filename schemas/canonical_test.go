@@ -68,6 +68,17 @@ func TestCanonicalMessage(t *testing.T) {
 	}
 }
 
+func TestCanonicalJSON(t *testing.T) {
+	for in, want := range map[string]string{`{"b": 1.0, "a":[true , null,"\u0041"]}`: `{"a":[true,null,"A"],"b":1}`, ` 12345678901234567890 `: `12345678901234567890`} {
+		if got, err := schemas.CanonicalJSON(json.RawMessage(in)); err != nil || string(got) != want {
+			t.Errorf("%s: %s %v", in, got, err)
+		}
+	}
+	if _, err := schemas.CanonicalJSON(json.RawMessage(`{`)); !errors.Is(err, schemas.ErrMessage) {
+		t.Errorf("no JSON: %v", err)
+	}
+}
+
 func TestCanonicalTellsApart(t *testing.T) {
 	seen := map[[16]byte]string{}
 	for _, s := range []string{
