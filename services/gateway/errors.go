@@ -129,7 +129,7 @@ func writeErrorBody(w http.ResponseWriter, e *apiError, body []byte) {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
 	switch e.Status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, statusOverloaded:
 	default:
 		// OpenAI's clients repeat 5xx otherwise; a turn that failed was tried enough.
 		h.Set("X-Should-Retry", "false")

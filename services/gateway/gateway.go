@@ -33,6 +33,14 @@ type Options struct {
 	Models []Model
 	// Fingerprint is the response's system_fingerprint: what produced the answer.
 	Fingerprint string
+	// Context is the model's context in tokens, which /tokenize tells. 0: unknown.
+	Context int
+	// EnableThinking: the model's template knows the option enable_thinking, so
+	// requests of other APIs may switch reasoning on and off.
+	EnableThinking bool
+	// KeepBillingHeader leaves a system block of Claude Code in the prompt that names
+	// its build and differs from request to request. It is removed otherwise.
+	KeepBillingHeader bool
 
 	// MaxInFlight bounds requests that wait for an answer, 2,048: each holds a
 	// connection, two goroutines and about 50 KiB. More get 429.
@@ -169,11 +177,17 @@ func (g *Gateway) routes() http.Handler {
 	for path, d := range map[string]dialect{
 		"/v1/chat/completions": openai{},
 		"/v1/completions":      openai{text: true},
+		"/v1/messages":         anthropic{},
+		"/v1/responses":        responses{},
 	} {
 		mux.HandleFunc(path, g.only(http.MethodPost, func(w http.ResponseWriter, r *http.Request) { g.complete(w, r, d) }))
 	}
 	mux.HandleFunc("/v1/sessions/{session}/events", g.only(http.MethodPost, g.postEvents))
 	mux.HandleFunc("/v1/sessions/{session}", g.oneSession)
+	mux.HandleFunc("/v1/messages/count_tokens", g.only(http.MethodPost, g.countMessages()))
+	mux.HandleFunc("/v1/responses/input_tokens", g.only(http.MethodPost, g.countResponses()))
+	mux.HandleFunc("/v1/responses/{id}", g.only(http.MethodGet, g.oneResponse))
+	mux.HandleFunc("/tokenize", g.only(http.MethodPost, g.tokenize()))
 	mux.HandleFunc("/v1/models", g.only(http.MethodGet, g.listModels))
 	mux.HandleFunc("/v1/models/{model...}", g.only(http.MethodGet, g.oneModel))
 	mux.HandleFunc("/healthz", g.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, map[string]bool{"ok": true}) }))
