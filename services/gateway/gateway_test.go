@@ -55,6 +55,9 @@ func TestChat(t *testing.T) {
 	if known, _ := at(m, "weir", "known").(string); len(known) != 32 {
 		t.Errorf("weir.known is %q", known)
 	}
+	if id := a.header.Get("X-Request-Id"); id == "" || a.header.Get("Request-Id") != id {
+		t.Errorf("the request has no id: %v", a.header)
+	}
 	ref := within(t, k.refs)
 	if ref.Session != schemas.CleanID("s 1") || a.header.Get(headerSession) != ref.Session || a.header.Get(headerTurn) != "t1" {
 		t.Errorf("session %q, headers %v", ref.Session, a.header)

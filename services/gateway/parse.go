@@ -3,28 +3,20 @@ package gateway
 import (
 	"encoding/json"
 
+	"github.com/weir-dev/weir/gpuexec/chat"
 	"github.com/weir-dev/weir/schemas"
 )
 
-// delta is a part of an answer as chat.Parser yields it.
-type delta struct {
-	Content, Reasoning  string
-	Call                int // index of the tool call, -1 for none
-	ID, Name, Arguments string
-}
+// delta is a part of an answer.
+type delta = chat.Delta
 
-// textParser turns generated text into deltas.
-type textParser interface {
-	Add(text string) []delta
-	End() []delta
-	Message() json.RawMessage
-	Calls() int
-}
-
-// newParser makes the parser that a frame or result names; nil means that the
-// text is the content.
-func newParser(spec, job string) (textParser, error) {
-	return nil, nil
+// newParser makes the parser that a frame or result names.
+func newParser(spec, job string) (*chat.Parser, error) {
+	s, err := chat.ParseSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	return chat.NewParser(s, job), nil
 }
 
 // replyOf parses a result. The message that the decoding executor made counts;
@@ -33,7 +25,7 @@ func replyOf(r *schemas.Result, a *about) *reply {
 	out := &reply{Result: r, Finish: r.Finish, About: a}
 	raw := r.Message
 	if len(raw) == 0 && r.Parse != "" {
-		if p, err := newParser(r.Parse, schemas.JobID(r.Tenant, r.Session, r.Turn)); err == nil && p != nil {
+		if p, err := newParser(r.Parse, schemas.JobID(r.Tenant, r.Session, r.Turn)); err == nil {
 			p.Add(r.Text)
 			p.End()
 			raw = p.Message()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weir-dev/weir/gpuexec/chat"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/turns"
 )
@@ -20,6 +21,10 @@ const deadlineGrace = 5 * time.Second
 // complete answers one request for a turn.
 func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, d dialect) {
 	began := time.Now()
+	// OpenAI's and Anthropic's clients show it with an error.
+	id := turns.NewID("req")
+	w.Header().Set("X-Request-Id", id)
+	w.Header().Set("Request-Id", id)
 	select {
 	case g.slots <- struct{}{}:
 		defer func() { <-g.slots }()
@@ -55,9 +60,9 @@ type exchange struct {
 	// Once the response is a stream.
 	sse    *sse
 	out    speaker
-	parser textParser // when the text has markers
-	looked bool       // whether there is a parser is decided
-	piece  piece      // what is being written; here so that no chunk allocates it
+	parser *chat.Parser // when the text has markers
+	looked bool         // whether there is a parser is decided
+	piece  piece        // what is being written; here so that no chunk allocates it
 }
 
 func (x *exchange) answered(status int, code string) Answered {
@@ -260,7 +265,7 @@ func (x *exchange) say(e *turns.Event) error {
 	return x.out.piece(&x.piece)
 }
 
-func (x *exchange) parserOf(spec string) textParser {
+func (x *exchange) parserOf(spec string) *chat.Parser {
 	if spec == "" || x.c.raw {
 		return nil
 	}
