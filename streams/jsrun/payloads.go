@@ -104,7 +104,7 @@ func (p *Payloads) store(ctx context.Context, name string, packed []byte) error 
 	if err != nil {
 		return err
 	}
-	m := nats.NewMsg("$O." + streams.PayloadBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name)))
+	m := nats.NewMsg(metaSubject(name))
 	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	m.Data = meta
 	if _, err := p.js.PublishMsg(ctx, m); err != nil {
@@ -120,6 +120,10 @@ func (p *Payloads) failed(ctx context.Context, name, id string, err error) error
 }
 
 func chunkSubject(id string) string { return "$O." + streams.PayloadBucket + ".C." + id }
+
+func metaSubject(name string) string {
+	return "$O." + streams.PayloadBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+}
 
 func (p *Payloads) purge(ctx context.Context, subject string) error {
 	s, err := p.js.Stream(ctx, streams.PayloadStream)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -158,3 +159,48 @@ func (s *Snapshots) pieces(ctx context.Context, actor, shard string, p *schemas.
 	}
 	return packed, nil
 }
+
+// Rewrite moves the last snapshots of all actors into new files and erases the pieces
+// of those before them, so that nothing of an earlier state stays on the disk. At
+// every moment the last snapshot of each actor is whole. The error wraps ErrFull when
+// the stream has no room for it.
+func (s *Snapshots) Rewrite(ctx context.Context) error {
+	_, err := Rewrite(ctx, s.js, streams.Snap, schemas.SnapSubject("rewrite", "filler"), func(m *jetstream.RawStreamMsg) (bool, error) {
+		return s.stale(ctx, m)
+	})
+	return err
+}
+
+// stale: the message is a piece that the actor's last snapshot does not name, and was
+// there before it. A piece that came later belongs to the next one.
+func (s *Snapshots) stale(ctx context.Context, m *jetstream.RawStreamMsg) (bool, error) {
+	sub, err := schemas.ParseSubject(m.Subject)
+	if err != nil {
+		return false, nil //nolint:nilerr // none of weir's; it stays
+	}
+	piece := pieceName.FindStringSubmatch(sub.Get("shard"))
+	if piece == nil {
+		return false, nil
+	}
+	st, err := s.js.Stream(ctx, streams.Snap)
+	if err != nil {
+		return false, fmt.Errorf("jsrun: stream %s: %w", streams.Snap, err)
+	}
+	head, err := st.GetLastMsgForSubject(ctx, schemas.SnapSubject(sub.Get("actor"), piece[1]))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil // the first snapshot is being written
+	}
+	if err != nil {
+		return false, fmt.Errorf("jsrun: reading the snapshot of %s: %w", m.Subject, err)
+	}
+	var snap schemas.Snap
+	if err := schemas.Decode(head.Data, &snap); err != nil {
+		return false, nil //nolint:nilerr // nothing is removed on the word of what cannot be read
+	}
+	i, err := strconv.Atoi(piece[3])
+	named := err != nil || snap.Parts != nil && snap.Parts.Set == piece[2] && i < snap.Parts.N
+	return !named && m.Sequence < head.Sequence, nil
+}
+
+// pieceName is the shard of a piece, see partShard.
+var pieceName = regexp.MustCompile(`^(.+)-([ab])-([0-9]+)$`)

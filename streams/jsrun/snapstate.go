@@ -17,10 +17,12 @@ import (
 type snapState struct {
 	loaded map[string]uint64 // of the snapshot that was restored
 	next   schemas.Time
-	gen    uint32 // generation of publishes; grows with each snapshot taken
-	left   int    // publishes of older generations that are not settled
-	failed bool   // one of them was given up
-	state  []byte // taken, waiting for left to be 0
+	gen    uint32       // generation of publishes; grows with each snapshot taken
+	left   int          // publishes of older generations that are not settled
+	failed bool         // one of them was given up
+	state  []byte       // taken, waiting for left to be 0
+	at     schemas.Time // when it was taken
+	held   schemas.Time // an urgent one is not taken before, because one just failed
 	seqs   map[string]uint64
 	busy   bool // being written
 }
@@ -65,6 +67,8 @@ func (r *Runner) snapAt() schemas.Time {
 		return schemas.Never
 	case r.snap.state != nil:
 		return 0 // nothing before it is outstanding: write it
+	case r.urgent():
+		return min(r.snap.held, r.snap.next)
 	}
 	return r.snap.next
 }
@@ -73,13 +77,13 @@ func (r *Runner) snapAt() schemas.Time {
 // taken as soon as nothing before it is outstanding.
 func (r *Runner) snapshotIfDue(now schemas.Time) {
 	s := &r.snap
-	if s.state == nil && !s.busy && now >= s.next {
+	if s.state == nil && !s.busy && (now >= s.next || now >= s.held && r.urgent()) {
 		r.takeSnapshot(now)
 	}
 	if s.state == nil || s.left > 0 || s.busy {
 		return
 	}
-	state, seqs := s.state, s.seqs
+	state, seqs, at := s.state, s.seqs, s.at
 	s.state = nil
 	if s.failed {
 		return // what was given up comes again from its input; this state has seen it
@@ -88,7 +92,7 @@ func (r *Runner) snapshotIfDue(now schemas.Time) {
 	r.bus.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		err := r.cfg.Snapshots.Save(ctx, r.cfg.SnapshotActor, r.cfg.Shard, now, seqs, state)
+		err := r.cfg.Snapshots.Save(ctx, r.cfg.SnapshotActor, r.cfg.Shard, at, seqs, state)
 		r.posted.call(func() { r.saved(err) })
 	})
 }
@@ -99,13 +103,24 @@ func (r *Runner) takeSnapshot(now schemas.Time) {
 	state, err := r.cfg.Actor.Snapshot(nil)
 	if err != nil {
 		r.cfg.Logger.Error("the actor cannot be saved", "service", r.cfg.Name, "error", err)
+		s.held = now + schemas.Time(time.Second)
 		return
 	}
 	if state == nil {
 		state = []byte{}
 	}
-	s.state, s.seqs, s.left, s.failed = state, r.seqs(), r.box.count, false
+	s.state, s.at, s.seqs, s.left, s.failed = state, now, r.seqs(), r.box.count, false
 	s.gen++
+}
+
+// hasty is an actor that says when its state should be saved without waiting for the
+// next time: something left it that must not stay in an old snapshot. Taking a
+// snapshot ends that.
+type hasty interface{ SnapshotDue() bool }
+
+func (r *Runner) urgent() bool {
+	h, ok := r.cfg.Actor.(hasty)
+	return ok && r.cfg.Snapshots != nil && h.SnapshotDue()
 }
 
 // sequencer is an actor that knows better than the runner which inputs its
