@@ -7,8 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/services/explaincmd"
 	"github.com/weir-dev/weir/services/opscmd"
 	"github.com/weir-dev/weir/services/serve"
+	"github.com/weir-dev/weir/services/sessioncmd"
 	"github.com/weir-dev/weir/services/turncmd"
 	"github.com/weir-dev/weir/services/up"
 )
@@ -20,7 +22,7 @@ func root() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", serve.ErrUsage, err) })
-	c.AddCommand(upCommand(), serveCommand(), turncmd.NewCommand(), opscmd.Roles(), opscmd.Dead(), opscmd.Doctor(), opscmd.Probe())
+	c.AddCommand(upCommand(), serveCommand(), turncmd.NewCommand(), opscmd.Roles(), opscmd.Dead(), opscmd.Doctor(), opscmd.Probe(), sessioncmd.NewCommand(), explaincmd.NewCommand())
 	return c
 }
 
