@@ -15,6 +15,10 @@ import (
 // Template is a compiled chat template. It may be used by several goroutines.
 type Template struct {
 	compiled *exec.Template
+	// developer: the template knows that role. Others would drop such a message, or
+	// refuse it, so they are told that it is a system message, as OpenAI's older
+	// models are.
+	developer bool
 }
 
 // Input is what a template renders.
@@ -61,7 +65,7 @@ func Compile(source string) (t *Template, err error) {
 		reason := strings.TrimPrefix(err.Error(), "failed to parse template '"+text+"': ")
 		return nil, fmt.Errorf("%w: does not compile: %s", ErrTemplate, short(reason))
 	}
-	return &Template{compiled: compiled}, nil
+	return &Template{compiled: compiled, developer: strings.Contains(source, "developer")}, nil
 }
 
 // Render renders messages to the text of a prompt. The error wraps ErrMessage
@@ -74,7 +78,7 @@ func (t *Template) Render(in Input) (text string, err error) {
 			text, err = "", fmt.Errorf("%w: cannot render: %.300v", ErrTemplate, r)
 		}
 	}()
-	data, err := in.values(used)
+	data, err := in.values(used, t.developer)
 	if err != nil {
 		return "", err
 	}
@@ -88,7 +92,7 @@ func (t *Template) Render(in Input) (text string, err error) {
 }
 
 // values are the names that a template sees, as transformers defines them.
-func (in Input) values(used *budget) (map[string]any, error) {
+func (in Input) values(used *budget, developer bool) (map[string]any, error) {
 	data := map[string]any{
 		budgetName:              used,
 		"tools":                 (*null)(nil),
@@ -126,6 +130,9 @@ func (in Input) values(used *budget) (map[string]any, error) {
 		m, err := message(i, raw)
 		if err != nil {
 			return nil, err
+		}
+		if !developer && field(m, "role") == "developer" {
+			setField(m, "role", "system")
 		}
 		messages = append(messages, m)
 	}
