@@ -290,6 +290,22 @@ func TestReturn(t *testing.T) {
 	step(Placement{Branch: "b2", Kind: Rewrite, Kept: 5, Dropped: 2, Revived: 6}, "s1", "u1", "a1", "u2", "a2", "u4", "a9")
 }
 
+// TestNamedSubAgent: a sub-agent that the client names is one for its siblings, too.
+func TestNamedSubAgent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		parent string
+		want   Kind
+	}{"with its parent": {"main", SubAgent}, "without": {"", Compaction}} {
+		x := newTable(Options{})
+		x.f.Set("main", "", items("s1", "u1"), 0)
+		x.f.Set("agent", tt.parent, items("s2:5000", "u2:9000"), 0)
+		x.f.Append("agent", item("a2:90000"), 0)
+		if p := x.place(Request{Items: items("s2:5000", "u3:9500")}); p.Kind != tt.want {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
 // TestHint: a turn that is hinted to be a compaction makes the next prompt of its
 // branch one, however small, and no later one.
 func TestHint(t *testing.T) {

@@ -53,12 +53,13 @@ func check(t interface {
 	if items != f.items || lives != len(f.branches) {
 		t.Fatalf("%d items counted, %d there; %d live lines of %d branches", f.items, items, lives, len(f.branches))
 	}
-	listed, headed := 0, 0
+	listed, headed, pasts := 0, 0, 0
 	for s := f.newest; s != nil; s = s.next {
 		listed++
 		if f.branches[s.name] != s || s.next == nil && f.oldest != s || len(s.past) > f.opt.MaxPast {
 			t.Fatalf("branch %q is listed wrongly", s.name)
 		}
+		pasts += len(s.past)
 		for _, l := range s.past {
 			if l.live || l.branch != s || l.end.above(s.line.end) {
 				t.Fatalf("branch %q has a superseded context that is not", s.name)
@@ -73,7 +74,7 @@ func check(t interface {
 			headed--
 		}
 	}
-	if listed != len(f.branches) || headed != 0 {
+	if listed != len(f.branches) || headed != 0 || pasts != f.pasts {
 		t.Fatalf("%d of %d branches listed, heads off by %d", listed, len(f.branches), headed)
 	}
 	if len(f.branches) > f.opt.MaxBranches || len(f.placed) != len(f.placedOrder) {

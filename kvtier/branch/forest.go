@@ -13,6 +13,7 @@ type Forest struct {
 	newest, oldest *state
 	seq            uint64
 	items          int // in the tree's edges
+	pasts          int // superseded contexts of all branches
 	largest        int // size of the largest context so far
 	placed         map[string]placed
 	placedOrder    []string
@@ -59,27 +60,24 @@ func NewForest(o Options) *Forest {
 // Len is the number of branches.
 func (f *Forest) Len() int { return len(f.branches) }
 
-// Set says that branch's context is these items since at, in ns. An unknown branch
-// is made; parent is kept as a name and may be unknown. The context before is
-// superseded unless items extend it.
-func (f *Forest) Set(branch, parent string, items []Item, at int64) {
+// Set says that branch's context is these items since at, in ns, which no rule
+// reads. An unknown branch is made; it is a sub-agent when Place said so or when it
+// shares at most system prompt and tools with the context of parent, which may be
+// unknown. The context before is superseded unless items extend it.
+func (f *Forest) Set(branch, parent string, items []Item, _ int64) {
 	if len(items) > f.opt.MaxContext {
 		items = items[:f.opt.MaxContext]
 	}
 	s, said := f.branches[branch], f.recall(branch)
 	if s == nil {
-		s = &state{name: branch, first: sizeOf(items), sub: said.sub}
+		s = &state{name: branch, first: sizeOf(items), sub: said.sub || f.apart(parent, items)}
 		f.branches[branch] = s
 	} else {
 		f.unlist(s)
 		f.unhead(s)
 	}
 	s.hinted = said.hinted
-	if parent != "" {
-		s.parent = parent
-	}
 	f.list(s)
-	s.at = at
 	f.move(s, f.insert(items))
 	f.head(s, items)
 	f.limit(s)
@@ -87,20 +85,19 @@ func (f *Forest) Set(branch, parent string, items []Item, at int64) {
 
 // Append adds an item, commonly the answer, to branch's context. An unknown branch
 // is left alone: its context is not known.
-func (f *Forest) Append(branch string, item Item, at int64) {
+func (f *Forest) Append(branch string, item Item, _ int64) {
 	s := f.branches[branch]
 	if s == nil || s.line.end.depth >= f.opt.MaxContext {
 		return
 	}
 	f.unlist(s)
 	f.list(s)
-	s.at = at
 	n := s.line.end
 	// A leaf of one line grows in place.
 	if n.parent != nil && len(n.kids) == 0 && n.lines == s.line && s.line.next == nil {
 		n.edge = append(n.edge, item)
 		n.depth++
-		n.size += max(item.Size, 0)
+		n.size += item.size()
 		f.items++
 		f.seq++
 		s.line.seq = f.seq
@@ -110,7 +107,7 @@ func (f *Forest) Append(branch string, item Item, at int64) {
 		kid := n.kids[item.Digest]
 		switch {
 		case kid == nil:
-			kid = &node{parent: n, edge: []Item{item}, depth: n.depth + 1, size: n.size + max(item.Size, 0)}
+			kid = &node{parent: n, edge: []Item{item}, depth: n.depth + 1, size: n.size + item.size()}
 			f.items++
 			n.attach(kid)
 		case len(kid.edge) > 1:
@@ -128,6 +125,22 @@ func (f *Forest) Remove(branch string) {
 	}
 }
 
+// apart says whether items share at most system prompt and tools with the live
+// context of branch parent, which is known.
+func (f *Forest) apart(parent string, items []Item) bool {
+	s, k := f.branches[parent], lead(items)
+	if s == nil || k == len(items) {
+		return false
+	}
+	for i := range k {
+		if it := s.line.item(i); it == nil || it.Digest != items[i].Digest {
+			return true
+		}
+	}
+	it := s.line.item(k)
+	return it == nil || it.Digest != items[k].Digest
+}
+
 // move makes the context that ends at n the live one of s.
 func (f *Forest) move(s *state, n *node) {
 	f.seq++
@@ -141,6 +154,7 @@ func (f *Forest) move(s *state, n *node) {
 	for _, l := range s.past {
 		if l.end.above(n) {
 			f.prune(l.take())
+			f.pasts--
 		} else {
 			kept = append(kept, l)
 		}
@@ -156,6 +170,7 @@ func (f *Forest) move(s *state, n *node) {
 		old.end.count(-1)
 		old.live = false
 		s.past = append(s.past, old)
+		f.pasts++
 		for len(s.past) > f.opt.MaxPast {
 			f.dropPast(s)
 		}
@@ -164,6 +179,7 @@ func (f *Forest) move(s *state, n *node) {
 
 // dropPast forgets the oldest superseded context of s.
 func (f *Forest) dropPast(s *state) {
+	f.pasts--
 	l := s.past[0]
 	copy(s.past, s.past[1:])
 	s.past[len(s.past)-1] = nil
@@ -188,7 +204,7 @@ func (f *Forest) limit(keep *state) {
 	for len(f.branches) > f.opt.MaxBranches && f.oldest != keep {
 		f.forget(f.oldest)
 	}
-	for s := f.oldest; s != nil && f.items > f.opt.MaxItems; s = s.prev {
+	for s := f.oldest; s != nil && f.pasts > 0 && f.items > f.opt.MaxItems; s = s.prev {
 		for len(s.past) > 0 && f.items > f.opt.MaxItems {
 			f.dropPast(s)
 		}

@@ -21,6 +21,11 @@ type Item struct {
 	Media  bool // holds an image or another medium
 }
 
+// maxSize is what a larger Item.Size counts as, so that sums cannot overflow.
+const maxSize = 1 << 40
+
+func (it *Item) size() int { return min(max(it.Size, 0), maxSize) }
+
 // Kind says what a request is to the session.
 type Kind string
 
@@ -49,7 +54,7 @@ const (
 
 // Request is the context that a turn sends.
 type Request struct {
-	At    int64 // arrival, in ns
+	At    int64 // arrival, in ns; no rule reads it, the order of calls is what counts
 	Items []Item
 	Hint  schemas.TurnHint
 }

@@ -116,7 +116,7 @@ func (q *query) parts() Placement {
 		if q.busy(l.branch.name) {
 			continue
 		}
-		if l.live && q.pruned(l.context()[q.matched:]) {
+		if l.live && q.pruned(l) {
 			return q.on(l.branch, Pruned)
 		}
 		if best == nil {
@@ -170,14 +170,15 @@ func (q *query) apart() Placement {
 }
 
 // changed returns a branch, an idle one if there is one, whose conversation the
-// request holds behind another system prompt.
+// request holds behind another system prompt. Of more than candidates branches that
+// start with the same message the ones set last are looked at.
 func (q *query) changed() (s *state, idle bool) {
 	if q.lead == len(q.items) {
 		return nil, false
 	}
 	next := q.f.heads[q.items[q.lead].Digest]
 	for i := 0; i < candidates && next != nil; i++ {
-		if q.same(next.line.context()) {
+		if q.same(next.line.tail(0)) {
 			if !q.busy(next.name) {
 				return next, true
 			}
@@ -291,10 +292,14 @@ func (q *query) same(old []Item) bool {
 	return n > 1 && 2*n >= len(old)
 }
 
-// pruned says whether the request from matched on is old with at least one medium
+// pruned says whether the request from matched on is the rest of l with at least one medium
 // or tool result replaced by something smaller or left out, and an item that is
 // equal behind it.
-func (q *query) pruned(old []Item) bool {
+func (q *query) pruned(l *line) bool {
+	if o := l.item(q.matched); o == nil || !o.Media && o.Role != Tool {
+		return false
+	}
+	old := l.tail(q.matched)
 	items, changed, equal := q.items[q.matched:], false, false
 	for i, o := range old {
 		switch {

@@ -32,8 +32,7 @@ type line struct {
 
 // state is what is kept of a branch.
 type state struct {
-	name, parent string
-	at           int64
+	name         string
 	line         *line   // the live context
 	past         []*line // superseded contexts, oldest first
 	first        int     // size of its first context
@@ -222,13 +221,26 @@ func (l *line) take() *node {
 	return n
 }
 
-// context is the items of l from the root.
-func (l *line) context() []Item {
-	out := make([]Item, l.end.depth)
-	for n := l.end; n.parent != nil; n = n.parent {
-		copy(out[n.depth-len(n.edge):], n.edge)
+// tail is the items of l behind the first k.
+func (l *line) tail(k int) []Item {
+	out := make([]Item, l.end.depth-k)
+	for n := l.end; n.depth > k; n = n.parent {
+		part := n.edge[max(0, len(n.edge)-(n.depth-k)):]
+		copy(out[n.depth-k-len(part):], part)
 	}
 	return out
+}
+
+// item is the k-th item of l, from 0; nil when l is not that long.
+func (l *line) item(k int) *Item {
+	if k >= l.end.depth {
+		return nil
+	}
+	n := l.end
+	for n.parent.depth > k {
+		n = n.parent
+	}
+	return &n.edge[k-n.parent.depth]
 }
 
 // above says whether n lies on the path to m.
@@ -250,7 +262,7 @@ func (n *node) sizeAt(k int) int {
 func sizeOf(items []Item) int {
 	sum := 0
 	for i := range items {
-		sum += max(items[i].Size, 0)
+		sum += items[i].size()
 	}
 	return sum
 }
