@@ -108,13 +108,15 @@ func callPart(b []byte, p *piece) []byte {
 
 func (s *chunks) logprobs(p *piece) ([]byte, error) {
 	if len(p.Logprobs) == 0 {
-		return []byte("null"), nil
+		return null, nil
 	}
 	if s.text {
 		return json.Marshal(textLogprobsOf(p.Logprobs, p.TextAt))
 	}
 	return json.Marshal(chatLogprobsOf(p.Logprobs))
 }
+
+var null = []byte("null")
 
 // end writes the last chunk, the usage if it was asked for, and [DONE].
 func (s *chunks) end(r *reply) error {
