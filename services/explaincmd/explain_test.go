@@ -34,9 +34,9 @@ func TestOutput(t *testing.T) {
 				for _, l := range lines {
 					h := &heard{seq: uint64(len(f.turns) + 1), at: time.Unix(0, 0), turn: new(schemas.Turn)}
 					for id, r := range f.results {
-					l = strings.ReplaceAll(l, "KNOWN("+id+")", r.Known())
-				}
-				if err := schemas.Decode([]byte(l), h.turn); err != nil {
+						l = strings.ReplaceAll(l, "KNOWN("+id+")", r.Known())
+					}
+					if err := schemas.Decode([]byte(l), h.turn); err != nil {
 						t.Fatal(err)
 					}
 					h.id = h.turn.Weir.Turn
