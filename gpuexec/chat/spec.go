@@ -2,7 +2,6 @@ package chat
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -163,42 +162,4 @@ func CallID(f Family, job string, index int) string {
 		id = append(id, alphabet[int(b)%len(alphabet)])
 	}
 	return string(id)
-}
-
-// The set of string parameters is a Bloom filter in base64: some bytes per
-// parameter in each frame instead of the tools' schemas. With 16 bits per member
-// and 4 hashes a parameter is taken for a string by mistake in 1 of 400 cases.
-const (
-	bloomBits   = 16 // per member
-	bloomHashes = 4
-	bloomMost   = 512 // members; with more the set is left out
-)
-
-func bloomOf(text string) []byte {
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) == 0 || len(b) > bloomMost*bloomBits/8 {
-		return nil
-	}
-	return b
-}
-
-// bloomAt are the bits of a tool's parameter in a set of n bytes.
-func bloomAt(n int, tool, parameter string) (at [bloomHashes]int) {
-	sum := sha256.Sum256([]byte(tool + "\x00" + parameter))
-	for i := range at {
-		at[i] = (int(sum[2*i])<<8 | int(sum[2*i+1])) % (n * 8)
-	}
-	return at
-}
-
-func bloomHas(set []byte, tool, parameter string) bool {
-	if len(set) == 0 {
-		return false
-	}
-	for _, bit := range bloomAt(len(set), tool, parameter) {
-		if set[bit/8]&(1<<(bit%8)) == 0 {
-			return false
-		}
-	}
-	return true
 }

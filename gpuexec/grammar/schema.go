@@ -85,6 +85,9 @@ type converter struct {
 	bodies  map[string]string // body of a rule → its name
 	refs    map[string]string // pointer of a referenced schema → rule name
 	builtin []string          // names of built-in rules in use
+	// lenient leaves out what the subset lacks: the grammar then allows more than the
+	// schema. See ToolCalls.
+	lenient bool
 }
 
 // rule adds a rule and returns its name. Equal bodies share one rule: a schema
@@ -133,6 +136,14 @@ func (c *converter) use(name string) string {
 
 // schema converts the schema n at a JSON pointer.
 func (c *converter) schema(n *node, at string) (string, error) {
+	expr, err := c.convert(n, at)
+	if c.lenient && errors.Is(err, ErrUnsupported) {
+		return c.use("value"), nil
+	}
+	return expr, err
+}
+
+func (c *converter) convert(n *node, at string) (string, error) {
 	switch {
 	case n.kind == 't' && n.truth:
 		return c.use("value"), nil
@@ -155,7 +166,9 @@ func (c *converter) schema(n *node, at string) (string, error) {
 		if form.keyword == "enum" || form.keyword == "const" {
 			allowed = append(allowed, "type") // the usual, redundant, companion
 		}
-		if err := only(n, at, "beside "+form.keyword, allowed...); err != nil {
+		if err := only(n, at, "beside "+form.keyword, allowed...); err != nil && c.lenient && n.get("type") != nil {
+			continue // the type says more
+		} else if err != nil && !c.lenient {
 			return "", err
 		}
 		if err := c.agree(n, v, at, form.keyword); err != nil {

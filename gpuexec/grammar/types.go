@@ -70,13 +70,16 @@ func (c *converter) byType(n *node, at string) (string, error) {
 			return "", err
 		}
 	} else if names = impliedType(n); names == nil {
-		return c.use("value"), only(n, at, "without a type")
+		if err := only(n, at, "without a type"); err != nil && !c.lenient {
+			return "", err
+		}
+		return c.use("value"), nil
 	}
 	allowed := []string{"type"}
 	for _, name := range names {
 		allowed = append(allowed, typeKeywords[name]...)
 	}
-	if err := only(n, at, "for "+strings.Join(names, ", "), allowed...); err != nil {
+	if err := only(n, at, "for "+strings.Join(names, ", "), allowed...); err != nil && !c.lenient {
 		return "", err
 	}
 	var alts []string
@@ -161,7 +164,7 @@ func (c *converter) string(n *node, at string) (string, error) {
 		return "", err
 	}
 	f := n.get("format")
-	if f == nil {
+	if f == nil || c.lenient && (n.get("minLength") != nil || n.get("maxLength") != nil || !knownFormat(f.text)) {
 		if least == 0 && most < 0 {
 			return c.use("string"), nil
 		}
@@ -178,6 +181,10 @@ func (c *converter) string(n *node, at string) (string, error) {
 	default:
 		return "", &UnsupportedError{at, "format", fmt.Sprintf("%.40s is not supported", f.source)}
 	}
+}
+
+func knownFormat(name string) bool {
+	return name == "date" || name == "time" || name == "uuid" || name == "date-time"
 }
 
 func (c *converter) array(n *node, at string) (string, error) {
