@@ -41,6 +41,23 @@ func (c *clues) get(names ...string) string {
 	return ""
 }
 
+// saidIn reads client_metadata, in which Codex repeats its headers. It means
+// nothing to anybody else, so a strange one is not an error.
+func saidIn(raw json.RawMessage) map[string]string {
+	var all map[string]json.RawMessage
+	if !given(raw) || json.Unmarshal(raw, &all) != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for name, v := range all {
+		var s string
+		if json.Unmarshal(v, &s) == nil {
+			out[strings.ToLower(name)] = s
+		}
+	}
+	return out
+}
+
 // identify reads the clients in a fixed order; the first one that names a session
 // counts. A sub-agent that has a session id of its own is a branch of its parent's
 // session.

@@ -119,6 +119,25 @@ func TestClients(t *testing.T) {
 	}
 }
 
+// TestClientMetadata: what a client behind a web socket says in the body of a
+// Responses request counts as its headers do, after them.
+func TestClientMetadata(t *testing.T) {
+	for meta, want := range map[string]identity{
+		`{"session_id":"s","thread_id":"child","x-codex-turn-metadata":"{\"request_kind\":\"compaction\"}"}`: {session: "s", branch: "child", hint: schemas.HintCompaction},
+		`{"thread_id":"child","X-Codex-Parent-Thread-Id":"s","n":1}`:                                         {session: "s", branch: "child"},
+		`{"x-codex-installation-id":"i"}`:                                                                    {},
+		`7`:                                                                                                  {},
+	} {
+		if got := identify(clues{header: http.Header{}, body: saidIn([]byte(meta))}); got != want {
+			t.Errorf("%s gives %+v, want %+v", meta, got, want)
+		}
+	}
+	h := http.Header{"Session-Id": {"h"}, "Thread-Id": {"h"}}
+	if got := identify(clues{header: h, body: map[string]string{"session_id": "s", "thread_id": "child"}}); got.session != "h" || got.branch != "" {
+		t.Errorf("headers and body give %+v", got)
+	}
+}
+
 // TestInferredSession: without any name, turns of a conversation meet in one
 // session as it grows, and conversations that begin otherwise do not.
 func TestInferredSession(t *testing.T) {

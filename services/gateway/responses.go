@@ -73,7 +73,7 @@ func (responses) parse(g *Gateway, r *http.Request, body []byte) (*call, *apiErr
 	if err := turns.DecodeRequest(body, q); err != nil {
 		return nil, ofError(err)
 	}
-	c := &call{stream: q.Stream != nil && *q.Stream}
+	c := &call{stream: q.Stream != nil && *q.Stream, said: saidIn(q.ClientMetadata)}
 	more := &responsesMore{req: q, digest: textDigest(q.Instructions)}
 	c.more = more
 	var last *schemas.Result
