@@ -25,7 +25,7 @@ func (h *host) startGateway(ctx context.Context, nc *nats.Conn) error {
 		Conn: nc, Cell: h.o.Cell, Models: []gateway.Model{{Name: h.model.Name, Created: time.Now().Unix()}},
 		Fingerprint: "weir-" + h.model.Engine, Deadline: h.o.Deadline, Logger: h.log,
 		Registerer: h.metrics.Registry(), Metrics: h.metrics.Handler(), Span: request,
-		Turns: turns.Options{Deadline: h.o.Deadline, Span: publish},
+		Turns: turns.Options{Deadline: h.o.Deadline, Span: publish}, Erase: h.eraser(nc),
 	})
 	if err != nil {
 		return err
