@@ -31,7 +31,7 @@ func replay(calls []*call, o branch.Options) []branch.Placement {
 // A sub-agent and a fork are found when the call that starts the new line goes on a
 // new branch, or when the return to the old line does. Compaction, rewrite: the call
 // gets that kind. An inferred rewrite counts from the same loss on as a labelled one.
-func score(calls []*call, labels []label, placed []branch.Placement, into map[branch.Kind]*count) {
+func score(labels []label, placed []branch.Placement, into map[branch.Kind]*count) {
 	returns := map[int]bool{}
 	for _, l := range labels {
 		if l.after >= 0 {

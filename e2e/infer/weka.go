@@ -204,3 +204,21 @@ func common(a, b []run) int {
 	}
 	return n
 }
+
+// wekaSteps finds the steps of a session: an answer, by its stop reason and types,
+// and the new content of the call that extends it. Steps that are events of another
+// kind, and last calls, say nothing.
+func wekaSteps(calls []*call, labels []label) []step {
+	var out []step
+	for i, l := range labels {
+		if l.kind != branch.Continue || l.prev < 0 || len(calls[i].InputTypes) == 0 {
+			continue
+		}
+		a := calls[l.prev]
+		out = append(out, step{
+			calls: a.Stop == "tool_use" || slices.Contains(a.OutputTypes, "tool_use"),
+			tool:  slices.Contains(calls[i].InputTypes, "tool_result"),
+		})
+	}
+	return out
+}

@@ -32,13 +32,13 @@ type line struct {
 
 // state is what is kept of a branch.
 type state struct {
-	name         string
-	line         *line   // the live context
-	past         []*line // superseded contexts, oldest first
-	first        int     // size of its first context
-	sub          bool    // began as a sub-agent
-	hinted       bool    // its last turn asked for a summary that replaces the context
-	prev, next   *state  // among all branches by last use
+	name       string
+	line       *line   // the live context
+	past       []*line // superseded contexts, oldest first
+	first      int     // size of its first context
+	sub        bool    // began as a sub-agent
+	hinted     bool    // its last turn asked for a summary that replaces the context
+	prev, next *state  // among all branches by last use
 
 	// Among the branches whose first item behind the system prompt is head.
 	head               [16]byte
