@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,6 +24,7 @@ func (h *host) startGateway(ctx context.Context, nc *nats.Conn) error {
 	request, publish := h.gatewaySpans()
 	g, err := gateway.New(gateway.Options{
 		Conn: nc, Cell: h.o.Cell, Models: []gateway.Model{{Name: h.model.Name, Created: time.Now().Unix()}},
+		Context: h.o.Context, EnableThinking: strings.Contains(h.model.Template, "enable_thinking"),
 		Fingerprint: "weir-" + h.model.Engine, Deadline: h.o.Deadline, Logger: h.log,
 		Registerer: h.metrics.Registry(), Metrics: h.metrics.Handler(), Span: request,
 		Turns: turns.Options{Deadline: h.o.Deadline, Span: publish}, Erase: h.eraser(nc),
