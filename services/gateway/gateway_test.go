@@ -336,6 +336,9 @@ func TestTooManyRequests(t *testing.T) {
 	if a.status != 429 || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	if a := k.post("/v1/sessions/s/events", `{"kind":"user_wait"}`); a.status != 429 {
+		t.Errorf("events: %d %s", a.status, a.body)
+	}
 	cancel()
 	<-end
 }

@@ -82,7 +82,7 @@ const cacheControl = "cache_control"
 // and of the elements of that if it is an array. Everything else stays as it is,
 // in the same order; what is not understood is returned unchanged.
 func without(raw json.RawMessage, inner string) json.RawMessage {
-	if !bytes.Contains(raw, []byte(cacheControl)) {
+	if !bytes.Contains(raw, []byte(cacheControl)) || !json.Valid(raw) {
 		return raw
 	}
 	switch {

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -225,6 +227,42 @@ func TestCacheControl(t *testing.T) {
 			t.Errorf("%s\nbecame %s\n  want %s", c.in, got, c.want)
 		}
 	}
+}
+
+// FuzzCacheControl: what is valid JSON stays it, loses no other member, and a
+// second pass changes nothing.
+func FuzzCacheControl(f *testing.F) {
+	for _, s := range []string{
+		`{"cache_control":{},"content":[{"cache_control":1,"text":"\ud83d\ude00"}]}`, `[{"cache_control":null}]`, `{"content":{"cache_control":{}}}`,
+		`{"a":1,"a":2,"cache_control":3}`, `{"cache_control"`, `{"content":"cache_control \u0000"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		out := without(b, "content")
+		if json.Valid(b) != json.Valid(out) {
+			t.Fatalf("%q became %q", b, out)
+		}
+		if again := without(out, "content"); !bytes.Equal(again, out) {
+			t.Errorf("%q became %q, then %q", b, out, again)
+		}
+		var was, is map[string]json.RawMessage
+		if json.Unmarshal(b, &was) != nil {
+			return
+		}
+		if err := json.Unmarshal(out, &is); err != nil {
+			t.Fatal(err)
+		}
+		delete(was, "cache_control")
+		for k := range was {
+			if _, has := is[k]; !has {
+				t.Errorf("%q lost %q: %q", b, k, out)
+			}
+		}
+		if len(is) != len(was) {
+			t.Errorf("%q became %q", b, out)
+		}
+	})
 }
 
 func TestNVExt(t *testing.T) {

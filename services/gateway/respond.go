@@ -25,16 +25,14 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, d dialect) {
 	id := turns.NewID("req")
 	w.Header().Set("X-Request-Id", id)
 	w.Header().Set("Request-Id", id)
-	select {
-	case g.slots <- struct{}{}:
-		defer func() { <-g.slots }()
-	default:
-		e := &apiError{Status: http.StatusTooManyRequests, Type: typeRate, Code: schemas.CodeBusy, RetryAfter: time.Second, Message: "too many requests are waiting for an answer here"}
+	leave, e := g.enter()
+	if e != nil {
 		body := d.failure(nil, e)
 		g.metrics.done(d.String(), e.Status, e.Code, began, time.Time{})
 		writeErrorBody(w, e, body)
 		return
 	}
+	defer leave()
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
 	x := &exchange{g: g, d: d, w: w, rc: http.NewResponseController(w), began: began}
@@ -44,6 +42,16 @@ func (g *Gateway) complete(w http.ResponseWriter, r *http.Request, d dialect) {
 	_ = x.rc.SetWriteDeadline(time.Now().Add(g.o.WriteTimeout))
 	end(x.answered(status, code))
 	g.metrics.done(d.String(), status, code, began, x.first)
+}
+
+// enter takes one of the places for requests that wait for NATS, until leave.
+func (g *Gateway) enter() (leave func(), e *apiError) {
+	select {
+	case g.slots <- struct{}{}:
+		return func() { <-g.slots }, nil
+	default:
+		return nil, &apiError{Status: http.StatusTooManyRequests, Type: typeRate, Code: schemas.CodeBusy, RetryAfter: time.Second, Message: "too many requests are waiting for an answer here"}
+	}
 }
 
 // exchange is one request and its response.

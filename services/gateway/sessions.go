@@ -46,6 +46,12 @@ type stored struct {
 // array. Nothing is published unless all of them are well formed. The answer
 // comes when they are stored.
 func (g *Gateway) postEvents(w http.ResponseWriter, r *http.Request) {
+	leave, e := g.enter()
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	defer leave()
 	body, release, e := g.take(w, r)
 	if e != nil {
 		writeError(w, e)
@@ -136,6 +142,12 @@ func readEvent(raw json.RawMessage, tenant, session string) (turns.EventRequest,
 
 // oneSession shows or erases a session.
 func (g *Gateway) oneSession(w http.ResponseWriter, r *http.Request) {
+	leave, e := g.enter()
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	defer leave()
 	session := schemas.CleanID(r.PathValue("session"))
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
