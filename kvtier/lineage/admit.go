@@ -3,164 +3,60 @@ package lineage
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
-	"github.com/weir-dev/weir/kvtier"
+	infer "github.com/weir-dev/weir/kvtier/branch"
 	"github.com/weir-dev/weir/schemas"
 )
 
-type jsonRaw = json.RawMessage
-
-// turnIn takes a published turn.
-func (l *Lineage) turnIn(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
-	sub, err := schemas.ParseSubject(in.Subject)
-	if err != nil {
-		return out
+// check finds the turn's model and what of the body it cannot honour.
+func (l *Lineage) check(t *turn) *schemas.Failure {
+	if t.model = l.model(t.msg.Model); t.model == nil {
+		return &schemas.Failure{Code: schemas.CodeModel, Message: fmt.Sprintf("model %q is not served here", t.msg.Model), Param: "model"}
 	}
-	m := in.Turn
-	s := l.session(sub.Get("tenant"), sub.Get("session"), now)
-	t := &turn{
-		id: m.Weir.Turn, digest: in.Digest, seq: in.Seq, sess: s, msg: m, at: in.At, trace: in.Trace,
-	}
-	if m.Weir.Digest != "" {
-		t.digest = m.Weir.Digest
-	}
-	if t.id == "" {
-		t.id = "t" + strconv.FormatUint(in.Seq, 10)
-	}
-	if t.at == 0 {
-		t.at = now
-	}
-	if old := s.turns[t.id]; old != nil {
-		if old.digest == t.digest {
-			l.counts.Duplicates++
-			return out
-		}
-		l.counts.Conflicts++
-		return append(out, l.conflict(now, t)...)
-	}
-	l.remember(s, t)
-	name := m.Weir.Branch
-	if name == "" {
-		name = schemas.DefaultBranch
-	}
-	b := s.branches[name]
-	if b == nil {
-		if len(s.branches) >= l.cfg.MaxBranches {
-			return l.refuse(now, t, schemas.CodeBusy, fmt.Sprintf("the session has %d branches already", len(s.branches)), "weir.branch", out)
-		}
-		b = &branch{id: name}
-		if m.Weir.Parent != "" && !l.older(t) {
-			if p := s.branches[m.Weir.Parent]; p == nil {
-				return l.refuse(now, t, schemas.CodeSession, fmt.Sprintf("branch %q, from which %q is to fork, is not known", m.Weir.Parent, name), "weir.parent", out)
-			}
-		}
-		if p := s.branches[m.Weir.Parent]; p != nil && p.log != nil {
-			b.log, b.tail = p.log, p.tail
-			s.tokens += len(p.log.Tokens)
-			l.tokens += len(p.log.Tokens)
-		}
-		s.branches[name] = b
-	}
-	t.branch = b
-	if b.busy != nil {
-		if len(b.wait) >= l.cfg.MaxQueue {
-			return l.refuse(now, t, schemas.CodeBusy, fmt.Sprintf("%d turns of branch %q are waiting already", len(b.wait), name), "", out)
-		}
-		b.wait = append(b.wait, t)
-		return out
-	}
-	return l.begin(now, t, out)
+	return checkBody(t.msg, t.model)
 }
 
-// remember keeps a turn id for idempotency, within the bound.
-func (l *Lineage) remember(s *session, t *turn) {
-	s.turns[t.id] = t
-	s.order = append(s.order, t.id)
-	s.pending++
-	for len(s.order) > l.cfg.MaxTurns {
-		old := s.turns[s.order[0]]
-		if old != nil && old.state != turnEnded {
-			break
-		}
-		delete(s.turns, s.order[0])
-		s.order = s.order[1:]
+// keysOf is what names the turn's blocks besides its tokens and media.
+func keysOf(t *turn) schemas.KeySpec {
+	k := schemas.KeySpec{Salt: t.sess.tenant, Model: t.model.Digest, Template: t.model.Template, Vocab: t.model.Vocab}
+	if options := canonicalJSON(t.msg.ChatTemplateKwargs); options != "" {
+		sum := sha256.Sum256([]byte(options))
+		k.Template += "+" + hex.EncodeToString(sum[:16])
 	}
+	return k
 }
 
-// older: the turn was published before this process started, so an earlier one
-// may have handled it.
-func (l *Lineage) older(t *turn) bool { return t.at < l.started }
-
-// begin starts the work on a turn whose branch is free.
-func (l *Lineage) begin(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
-	t.branch.busy = t
-	if (l.older(t) || l.manyTurns(t.sess)) && !t.looked {
-		t.state = turnLooking
-		return l.ask(t, &schemas.Op{Lookup: &schemas.LookupOp{Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id}}, out)
+// canonicalJSON is an object with sorted keys, or "" when it holds nothing. What
+// cannot be read stays as it is: the renderer refuses it.
+func canonicalJSON(raw jsonRaw) string {
+	if len(raw) == 0 {
+		return ""
 	}
-	if t.cancelled && t.result == nil && !t.published {
-		return l.refuse(now, t, schemas.CodeCancelled, "cancelled before it started", "", out)
-	}
-	return l.render(now, t, out)
-}
-
-// manyTurns: ids of this session have been forgotten, so an unknown id may be an old one.
-func (l *Lineage) manyTurns(s *session) bool { return s.again || len(s.order) >= l.cfg.MaxTurns }
-
-func (l *Lineage) ask(t *turn, op *schemas.Op, out []schemas.Msg) []schemas.Msg {
-	l.opID++
-	op.ID, op.Trace = l.opID, t.trace
-	l.asks[op.ID] = t
-	return append(out, schemas.Msg{Kind: schemas.KindOp, Op: op})
-}
-
-// opDone continues a turn with the answer that it waited for.
-func (l *Lineage) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
-	t := l.asks[d.ID]
-	if t == nil {
-		return out
-	}
-	delete(l.asks, d.ID)
+	c, err := schemas.CanonicalJSON(raw)
 	switch {
-	case t.state == turnEnded:
-		return out
-	case d.Err != "" && d.Code == schemas.CodeBusy && t.state != turnReady:
-		return l.later(now, t, out)
-	case d.Err != "":
-		code := d.Code
-		if code == "" {
-			code = schemas.CodeInternal
-		}
-		return l.refuse(now, t, code, d.Err, "", out)
-	case d.Lookup != nil:
-		t.looked, t.published = true, d.Lookup.Ready
-		if t.result == nil { // it may have come while it was looked for
-			t.result = d.Lookup.Result
-		}
-		return l.begin(now, t, out)
-	case d.Fetch != nil:
-		return l.fetched(now, t, d.Fetch, out)
-	case d.Render != nil:
-		return l.rendered(now, t, &d.Render.Reply, out)
+	case err != nil:
+		return string(raw)
+	case string(c) == "{}" || string(c) == "null":
+		return ""
 	}
-	return out
+	return string(c)
 }
 
-// later asks again soon: what was acknowledged is not given up because many turns
-// are being looked up at once, as after a restart. The deadline bounds it.
-func (l *Lineage) later(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
-	if int64(now-t.at) > l.cfg.DeadlineNS {
-		return l.refuse(now, t, schemas.CodeBusy, "too many turns were being read at once until the deadline", "", out)
+// toolsOf names the tool definitions of a turn, as they are written: templates
+// print them so.
+func toolsOf(tools []jsonRaw) string {
+	if len(tools) == 0 {
+		return ""
 	}
-	t.askAgain = true
-	l.retries = append(l.retries, t)
-	if l.retryAt == schemas.Never {
-		l.retryAt = now + retryNS
+	h := sha256.New()
+	for _, raw := range tools {
+		sum := sha256.Sum256(raw)
+		h.Write(sum[:])
 	}
-	return out
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // render checks what can be checked without the model, and asks for the tokens.
@@ -170,13 +66,13 @@ func (l *Lineage) render(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 		t.state = turnRendering
 		return l.ask(t, &schemas.Op{Fetch: &schemas.FetchOp{Ref: *m.BodyRef}}, out)
 	}
-	if t.model = l.model(m.Model); t.model == nil {
-		return l.refuse(now, t, schemas.CodeModel, fmt.Sprintf("model %q is not served here", m.Model), "model", out)
-	}
-	if f := checkBody(m, t.model); f != nil {
+	if f := l.check(t); f != nil {
 		return l.refuse(now, t, f.Code, f.Message, f.Param, out)
 	}
-	t.base = t.branch.log
+	t.keys = keysOf(t)
+	if t.base = t.branch.log; t.base != nil && t.base.Keys.Vocab != t.keys.Vocab {
+		t.base = nil // its tokens mean other text
+	}
 	if m.Weir.Known != "" {
 		f := l.continues(t)
 		if f != nil && (t.result != nil || t.published) {
@@ -194,24 +90,80 @@ func (l *Lineage) render(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	}
 	req := schemas.RenderRequest{
 		Header: schemas.H(), Tools: m.Tools, Kwargs: m.ChatTemplateKwargs, NowNS: int64(t.at),
-		ResponseFormat: m.ResponseFormat, Grammar: m.Grammar,
+		ResponseFormat: m.ResponseFormat, Grammar: m.Grammar, ToolChoice: m.ToolChoice, Parallel: m.ParallelToolCalls,
 	}
 	if len(m.Prompt) > 0 {
 		if err := json.Unmarshal(m.Prompt, &req.Text); err != nil {
 			return l.refuse(now, t, schemas.CodeInvalid, "prompt must be a string or an array of token ids", "prompt", out)
 		}
 	} else {
-		t.messages = m.Messages
-		if m.Weir.Known != "" {
-			t.messages = append(append([]jsonRaw(nil), l.messagesBefore(t)...), m.Messages...)
+		if f := l.messages(t); f != nil {
+			return l.refuse(now, t, f.Code, f.Message, f.Param, out)
 		}
-		req.Messages = t.messages
+		req.Messages = rawsOf(t.entries)
 	}
 	if t.base != nil {
-		req.Known, t.skip = t.base.known()
+		req.Known, t.skip = t.base.known(t.kept)
+		t.asks = len(req.Known)
+		// The answer as it was generated, should the template write it otherwise.
+		if a := t.base.Answer; a != nil && a.At < t.kept && a.Mark >= t.skip && a.Mark < t.skip+len(req.Known) {
+			req.Answer = &schemas.AnswerText{At: a.At, Known: a.Mark - t.skip + 1, Text: a.Text, End: a.End}
+		}
 	}
 	t.state = turnRendering
 	return l.ask(t, &schemas.Op{Render: &schemas.RenderOp{Model: t.model.Name, Request: req}}, out)
+}
+
+// messages puts the turn's whole context together and tells what it is to its
+// branch.
+func (l *Lineage) messages(t *turn) *schemas.Failure {
+	s, b, delta := t.sess, t.branch, t.msg.Weir.Known != ""
+	switch {
+	case delta:
+		t.items = s.entries(t.msg.Messages, b.hist, nil)
+	case t.items == nil:
+		t.items = s.entries(t.msg.Messages, nil, b.hist)
+	}
+	all, kept, f := t.context(b.hist, t.items, delta)
+	if f != nil {
+		return f
+	}
+	for _, e := range all[kept:] {
+		for _, ref := range refsIn(e.raw) {
+			l.name(s, ref)
+		}
+	}
+	t.entries, t.kept, t.old = all, kept, b.hist
+	if t.kind == "" || t.kind == infer.Continue {
+		t.kind = b.kindOf(all, kept)
+	}
+	if s.trees != nil {
+		s.trees.Set(b.id, b.parent, itemsOf(all), int64(t.at))
+		t.listed = true
+	}
+	return nil
+}
+
+// kindOf says what a context is to the one that the branch had.
+func (b *branch) kindOf(all []*entry, kept int) infer.Kind {
+	switch {
+	case len(b.hist) == 0:
+		return infer.First
+	case b.fresh:
+		return infer.Fork
+	case kept == len(b.hist):
+		return infer.Continue
+	case kept == len(all):
+		return infer.Retry
+	}
+	const id = "b"
+	f := infer.NewForest(infer.Options{Drop: dropBytes})
+	f.Set(id, "", itemsOf(b.hist), 0)
+	p := f.Place(infer.Request{Items: itemsOf(all)}, nil, func() string { return "new" })
+	if p.New {
+		return infer.Rewrite
+	}
+	return p.Kind
 }
 
 // goesOn takes an earlier life's word for a turn whose prefix is not here any more:
@@ -230,22 +182,6 @@ func (l *Lineage) goesOn(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	return out
 }
 
-// fetched puts a body from the payload bucket in the place of its reference. Ids
-// stay those of the message on the bus.
-func (l *Lineage) fetched(now schemas.Time, t *turn, d *schemas.FetchDone, out []schemas.Msg) []schemas.Msg {
-	if f := d.Failure; f != nil {
-		return l.refuse(now, t, f.Code, f.Message, f.Param, out)
-	}
-	if d.Turn.BodyRef != nil {
-		return l.refuse(now, t, schemas.CodeInvalid, "a body in the payload bucket refers to another one", "body_ref", out)
-	}
-	meta := t.msg.Weir
-	meta.InputTokens, meta.ForceOutput = d.Turn.Weir.InputTokens, d.Turn.Weir.ForceOutput
-	t.msg = d.Turn
-	t.msg.Weir = meta
-	return l.render(now, t, out)
-}
-
 // tokensGiven takes a prompt that came as tokens. A delta continues the branch's tokens.
 func (l *Lineage) tokensGiven(now schemas.Time, t *turn, toks schemas.Tokens, out []schemas.Msg) []schemas.Msg {
 	if t.msg.ResponseFormat != nil || t.msg.Grammar != "" {
@@ -254,61 +190,36 @@ func (l *Lineage) tokensGiven(now schemas.Time, t *turn, toks schemas.Tokens, ou
 	if at, id := outside(toks, t.model); at >= 0 {
 		return l.refuse(now, t, schemas.CodeInvalid, fmt.Sprintf("token %d is %d, the model has tokens 0 to %d", at, id, t.model.Size-1), "weir.input_tokens", out)
 	}
-	log := &logbook{Tokens: toks}
+	log := &logbook{Tokens: toks, Keys: t.keys}
 	if base := t.base; base != nil {
-		shared := sharedPrefix(base.Tokens, toks)
+		shared := 0
 		if t.msg.Weir.Known != "" {
 			log.Tokens = append(append(schemas.Tokens(nil), base.Tokens...), toks...)
-			shared = len(base.Tokens)
+			log.Media, log.Uncached, shared = base.Media, base.Uncached, len(base.Tokens)
 		}
-		log.Computed = min(base.Computed, shared)
-		log.inherit(base)
+		log.share(base, shared)
 	}
-	return l.publish(now, t, log, "", out)
-}
-
-func sharedPrefix(a, b schemas.Tokens) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
+	return l.publish(now, t, log, &schemas.RenderReply{}, out)
 }
 
 // continues checks that the digest names the end of the branch, and that what
 // comes can be put behind it.
 func (l *Lineage) continues(t *turn) *schemas.Failure {
-	want := t.msg.Weir.Known
-	tail := t.sess.turns[t.branch.tail]
-	if t.branch.log == nil || tail == nil || tail.known != want {
+	b, m := t.branch, t.msg
+	switch {
+	case b.known == "" || b.known != m.Weir.Known || b.log == nil && len(b.hist) == 0:
+		return needFull(m.Weir.Known, fmt.Sprintf("branch %q", b.id))
+	case len(m.Messages) > 0 && len(b.hist) == 0:
 		return &schemas.Failure{
 			Code: schemas.CodeNeedFull, Param: "weir.known",
-			Message: fmt.Sprintf("%q does not name the end of branch %q here; publish a new turn with all messages", want, t.branch.id),
+			Message: fmt.Sprintf("the context of branch %q was not made from messages, so messages cannot continue it; publish a new turn with all of them", b.id),
 		}
-	}
-	switch m := t.msg; {
-	case len(m.Messages) > 0 && tail.messages == nil:
-		return &schemas.Failure{
-			Code: schemas.CodeNeedFull, Param: "weir.known",
-			Message: fmt.Sprintf("the context of branch %q was not made from messages, so messages cannot continue it; publish a new turn with all of them", t.branch.id),
-		}
+	case len(m.Messages) == 0 && t.base == nil:
+		return needFull(m.Weir.Known, fmt.Sprintf("the tokens of branch %q", b.id))
 	case len(m.Prompt) > 0 && m.Prompt[0] == '"':
-		return &schemas.Failure{
-			Code: schemas.CodeInvalid, Param: "prompt",
-			Message: "a text prompt does not continue weir.known; send messages, tokens, or the whole prompt without weir.known",
-		}
+		return invalid("prompt", "a text prompt does not continue weir.known; send messages, tokens, or the whole prompt without weir.known")
 	}
 	return nil
-}
-
-// messagesBefore are the messages that the branch's context was rendered from,
-// with the answer behind them.
-func (l *Lineage) messagesBefore(t *turn) []jsonRaw {
-	tail := t.sess.turns[t.branch.tail]
-	if tail == nil {
-		return nil
-	}
-	return tail.messages
 }
 
 // rendered takes the tokens of a prompt.
@@ -316,25 +227,32 @@ func (l *Lineage) rendered(now schemas.Time, t *turn, r *schemas.RenderReply, ou
 	if f := r.Failure; f != nil {
 		return l.refuse(now, t, f.Code, f.Message, f.Param, out)
 	}
-	at := -1
 	base := t.base
 	if base == nil {
 		base = &logbook{}
 	}
-	if r.Matched < 0 || r.Matched+t.skip > len(base.Marks) {
-		return l.refuse(now, t, schemas.CodeInternal, fmt.Sprintf("the tokenizer matched known text %d of %d", r.Matched, len(base.Marks)-t.skip), "", out)
+	if r.Matched < 0 || r.Matched > t.asks {
+		return l.refuse(now, t, schemas.CodeInternal, fmt.Sprintf("the tokenizer matched known text %d of %d", r.Matched, t.asks), "", out)
 	}
+	at := -1
 	if r.Matched > 0 {
 		at = r.Matched - 1 + t.skip
 	}
-	log := base.extend(at, r.Text, r.Tokens)
+	if a := base.Answer; r.Answered != 0 && (a == nil || at != a.Mark || r.Answered < base.Marks[at].Text || r.Answered > len(r.Text)) {
+		return l.refuse(now, t, schemas.CodeInternal, fmt.Sprintf("the tokenizer found the answer up to byte %d of %d, behind known text %d", r.Answered, len(r.Text), r.Matched), "", out)
+	}
+	l.counts.Rewrites.add(r.Rewrite)
+	log := base.extend(at, r.Answered, prompt{
+		keys: t.keys, tools: toolsOf(t.msg.Tools), items: len(t.entries), text: r.Text, rest: r.Tokens, media: r.Media, uncached: r.Uncached,
+	})
+	t.at0 = at
 	l.counts.Tokenized += uint64(len(r.Tokens))
 	l.counts.Spliced += uint64(len(log.Tokens) - len(r.Tokens))
-	return l.publish(now, t, log, r.Grammar, out)
+	return l.publish(now, t, log, r, out)
 }
 
 // publish makes the turn ready, or applies the result that exists already.
-func (l *Lineage) publish(now schemas.Time, t *turn, log *logbook, grammar string, out []schemas.Msg) []schemas.Msg {
+func (l *Lineage) publish(now schemas.Time, t *turn, log *logbook, r *schemas.RenderReply, out []schemas.Msg) []schemas.Msg {
 	n := len(log.Tokens)
 	if n == 0 {
 		return l.refuse(now, t, schemas.CodeInvalid, "the prompt is empty", "messages", out)
@@ -342,24 +260,30 @@ func (l *Lineage) publish(now schemas.Time, t *turn, log *logbook, grammar strin
 	if n >= t.model.Context {
 		return l.refuse(now, t, schemas.CodeTooLong, fmt.Sprintf("this model's context is %d tokens, the prompt has %d; shorten it or start with a larger --ctx", t.model.Context, n), "messages", out)
 	}
-	t.log, t.state = log, turnReady
-	if t.result != nil {
-		return l.ended(now, t, t.result, out)
+	t.log, t.state, t.shared = log, turnReady, log.Computed
+	if r := t.result; r != nil {
+		if r.Status == schemas.StatusOK {
+			out = l.running(now, t, out)
+		}
+		return l.ended(now, t, r, out)
 	}
 	if d := t.msg.Weir.DeadlineNS; d > 0 && d <= int64(now) && !t.published {
 		return l.refuse(now, t, schemas.CodeDeadline, "weir.deadline_ns had passed before the turn could start", "weir.deadline_ns", out)
 	}
-	l.counts.Admitted++
-	out = l.branchChange(now, t, schemas.BranchRunning, out)
+	var ready *schemas.Ready
 	if !t.published {
-		r, f := l.ready(t, log, grammar)
-		if f == nil {
-			f = tooLarge(r)
+		var f *schemas.Failure
+		if ready, f = l.ready(now, t, log, r); f == nil {
+			f = tooLarge(ready)
 		}
 		if f != nil {
 			return l.refuse(now, t, f.Code, f.Message, f.Param, out)
 		}
-		t.ready = r
+	}
+	l.counts.Admitted++
+	out = l.running(now, t, out)
+	if ready != nil {
+		t.ready = ready
 		out = append(out, l.readyMsg(t))
 	}
 	if t.cancelled {
@@ -369,14 +293,11 @@ func (l *Lineage) publish(now schemas.Time, t *turn, log *logbook, grammar strin
 }
 
 // ready puts the turn's message together.
-func (l *Lineage) ready(t *turn, log *logbook, grammar string) (*schemas.Ready, *schemas.Failure) {
+func (l *Lineage) ready(now schemas.Time, t *turn, log *logbook, r *schemas.RenderReply) (*schemas.Ready, *schemas.Failure) {
 	m, n := t.msg, len(log.Tokens)
-	keys := schemas.KeySpec{Salt: t.sess.tenant, Model: t.model.Digest, Template: t.model.Template, Vocab: t.model.Vocab}
-	p := schemas.Prompt{N: n}
-	if f, ok := l.format[t.model.Name]; ok {
-		if root, err := Root(keys, f); err == nil {
-			p.Path, p.TailFrom = log.path(n, root)
-		}
+	p := schemas.Prompt{N: n, Media: log.Media, Uncached: log.Uncached}
+	if root, ok := l.root(log.Keys); ok {
+		p.Path, p.TailFrom = log.path(n, root)
 	}
 	p.Tail = log.Tokens[p.TailFrom:]
 	job := schemas.JobID(t.sess.tenant, t.sess.id, t.id)
@@ -394,18 +315,19 @@ func (l *Lineage) ready(t *turn, log *logbook, grammar string) (*schemas.Ready, 
 	if deadline == 0 {
 		deadline = int64(t.at) + l.cfg.DeadlineNS
 	}
-	r := &schemas.Ready{
+	out := &schemas.Ready{
 		Header: schemas.H(), Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Branch: t.branch.id, Job: job, Pool: t.model.Name,
-		Prompt: p, Keys: keys, Sampling: sampling(m, job, t.seq), MaxNew: maxNew, Stop: m.Stop, Force: m.Weir.ForceOutput,
-		IgnoreEOS: m.Weir.IgnoreEOS || m.IgnoreEOS != nil && *m.IgnoreEOS, AdmittedNS: int64(t.at), DeadlineNS: deadline,
+		Prompt: p, Keys: log.Keys, Sampling: sampling(m, job, t.seq), MaxNew: maxNew, Stop: m.Stop, Force: m.Weir.ForceOutput,
+		IgnoreEOS: m.Weir.IgnoreEOS || m.IgnoreEOS != nil && *m.IgnoreEOS, Parse: r.Parse, Miss: t.miss(log, r),
+		ReadyNS: int64(now), AdmittedNS: int64(t.at), DeadlineNS: deadline,
 	}
-	r.Sampling.Grammar = grammar
-	if len(p.Tail)+len(r.Force) > surelyFits {
-		if _, err := schemas.Encode(r); err != nil {
+	out.Sampling.Grammar = r.Grammar
+	if len(p.Tail)+len(out.Force) > surelyFits {
+		if _, err := schemas.Encode(out); err != nil {
 			return nil, &schemas.Failure{Code: schemas.CodeTooLong, Param: "messages", Message: fmt.Sprintf("%d tokens of the prompt are not in the cache, more than one message carries: %s", len(p.Tail), err)}
 		}
 	}
-	return r, nil
+	return out, nil
 }
 
 // surelyFits tokens fit into a message with all that stands beside them: a token
@@ -419,18 +341,6 @@ func firstSet(vs ...*int64) *int64 {
 		}
 	}
 	return nil
-}
-
-// Root is the root of a turn's block keys on engines of that format.
-func Root(k schemas.KeySpec, f schemas.KVFormat) (kvtier.Key, error) {
-	s := kvtier.Spec{
-		TenantSalt: k.Salt, ModelDigest: k.Model, Adapter: k.Adapter, Template: k.Template, Tokenizer: k.Vocab,
-		Engine: f.Engine, EngineVersion: f.Version, Numerics: f.Numerics, FormatVersion: f.Layout,
-	}
-	if err := s.Validate(); err != nil {
-		return kvtier.Key{}, err
-	}
-	return s.Root(), nil
 }
 
 // drawSeed makes a seed for a turn that came without one. It follows from what is

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/weir-dev/weir/schemas"
@@ -18,9 +19,7 @@ func (l *Lineage) refuse(now schemas.Time, t *turn, code, message, param string,
 		Attempt: 1, Status: schemas.StatusFailed, Failure: &schemas.Failure{Code: code, Message: message, Param: param},
 		Timing: schemas.Timing{AdmittedNS: int64(t.at), TotalNS: max(0, int64(now-t.at))},
 	}
-	if t.branch != nil {
-		res.Branch = t.branch.id
-	}
+	res.Branch = t.on
 	t.refusal = res
 	t.sess.owed++
 	return l.ended(now, t, res, append(out, t.refusalMsg()))
@@ -81,8 +80,7 @@ func (l *Lineage) retry(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	for _, t := range ts {
 		switch {
 		case t.askAgain && t.state != turnEnded:
-			t.askAgain = false
-			out = l.begin(now, t, out)
+			out = l.askedAgain(now, t, out)
 		case t.refusal != nil:
 			out = append(out, t.refusalMsg())
 		case t.ready != nil && t.state == turnReady:
@@ -200,30 +198,15 @@ func (l *Lineage) ended(now schemas.Time, t *turn, r *schemas.Result, out []sche
 	}
 	b := t.branch
 	if b == nil {
-		t.msg, t.base = nil, nil
+		t.free()
 		return out
 	}
 	if r.Status == schemas.StatusOK && t.log != nil {
-		t.log.answer(r)
-		l.setLog(t.sess, b, t.log)
-		if l.tokens > l.cfg.MaxTokens {
-			l.makeRoom(t.sess)
-		}
-		old := b.tail
-		b.tail, t.known = t.id, r.Known()
-		l.forgetMessages(t.sess, old)
-		if len(t.messages) > 0 {
-			t.messages = append(t.messages[:len(t.messages):len(t.messages)], answerMessage(r))
-		}
-		out = l.branchChange(now, t, stateAfter(r), out)
+		out = l.answered(now, t, r, out)
 	} else {
-		t.messages = nil
-		if b.state == schemas.BranchRunning && b.busy == t {
-			// Nothing runs any more; a branch that seems to would never be evicted.
-			out = l.branchChange(now, t, schemas.BranchUserWaiting, out)
-		}
+		out = l.failed(now, t, out)
 	}
-	t.msg, t.base, t.log, t.result = nil, nil, nil, nil
+	t.free()
 	if b.busy != t {
 		for i, w := range b.wait {
 			if w == t {
@@ -234,61 +217,76 @@ func (l *Lineage) ended(now schemas.Time, t *turn, r *schemas.Result, out []sche
 		return out
 	}
 	b.busy = nil
+	t.sess.work = slices.DeleteFunc(t.sess.work, func(o *branch) bool { return o == b })
 	if len(b.wait) > 0 {
 		next := b.wait[0]
 		b.wait = b.wait[1:]
-		return l.begin(now, next, out)
+		return l.release(now, t.sess, l.begin(now, next, out))
+	}
+	out = l.release(now, t.sess, out)
+	if b.idle() && t.inferred && b.fresh && b.turns == 0 && b.guessed {
+		l.forgetBranch(t.sess, b) // nothing ever came of it
 	}
 	return out
 }
 
-// forgetMessages drops the message list of a turn that no branch ends with any
-// more: only the turn at a branch's end is continued.
-func (l *Lineage) forgetMessages(s *session, id string) {
-	t := s.turns[id]
-	if t == nil || t.messages == nil || t.state != turnEnded {
-		return
+// free forgets what a turn needed while it was in work.
+func (t *turn) free() {
+	t.msg, t.base, t.log, t.result, t.branch = nil, nil, nil, nil, nil
+	t.items, t.entries, t.old = nil, nil, nil
+}
+
+// answered makes prompt and answer the branch's context.
+func (l *Lineage) answered(now schemas.Time, t *turn, r *schemas.Result, out []schemas.Msg) []schemas.Msg {
+	s, b := t.sess, t.branch
+	l.became(t)
+	t.log.answered(r, len(t.entries))
+	if old := b.log; old != nil && !b.fresh && t.shared/blockTokens < old.Computed/blockTokens {
+		l.gone(s, old)
 	}
-	for _, b := range s.branches {
-		if b.tail == id {
-			return
+	l.setLog(s, b, t.log)
+	hist := t.entries
+	var last *entry
+	if len(hist) > 0 {
+		if last = s.answerEntry(hist, r); last != nil {
+			hist = append(hist[:len(hist):len(hist)], last)
 		}
 	}
-	t.messages = nil
-}
-
-func answerMessage(r *schemas.Result) jsonRaw {
-	b, err := json.Marshal(struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}{"assistant", r.Text})
-	if err != nil {
-		return nil
+	l.setHist(s, b, hist)
+	if l.tokens > l.cfg.MaxTokens || l.bytes > l.cfg.MaxBytes {
+		l.makeRoom(s)
 	}
-	return b
-}
-
-func stateAfter(r *schemas.Result) schemas.BranchState {
-	if r.Finish == "tool_calls" {
-		return schemas.BranchToolWaiting
+	b.tail, b.fresh, s.last = t.id, false, b
+	b.turns++
+	t.known, t.msgs = r.Known(), len(hist)
+	if b.known = t.known; t.msgs > 0 {
+		t.ctx = chainOf(hist)
 	}
-	return schemas.BranchUserWaiting
+	s.known[t.known] = t
+	if last != nil && s.trees != nil && t.listed {
+		s.trees.Append(b.id, hist[len(hist)-1].item(), int64(t.at))
+	}
+	return l.waits(now, t, r, last, out)
 }
 
-// branchChange tells the tier nodes where a branch stands.
-func (l *Lineage) branchChange(now schemas.Time, t *turn, state schemas.BranchState, out []schemas.Msg) []schemas.Msg {
-	t.branch.state = state
-	return l.announce(now, t.sess, t.branch, "", 0, out)
-}
-
-func (l *Lineage) announce(now schemas.Time, s *session, b *branch, tool string, resume int64, out []schemas.Msg) []schemas.Msg {
-	for _, node := range sortedNodes(l.nodes) {
-		out = append(out, schemas.Msg{
-			Kind: schemas.KindBranch, Subject: schemas.BranchSubject(l.cfg.Cell, node), Core: true,
-			Branch: &schemas.BranchChange{
-				Header: schemas.H(), Tenant: s.tenant, Session: s.id, Branch: b.id, State: b.state, Tool: tool, ResumeNS: resume, AtNS: int64(now),
-			},
-		})
+// failed leaves the branch's context as it was.
+func (l *Lineage) failed(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
+	s, b := t.sess, t.branch
+	if t.log != nil {
+		t.log.Computed = len(t.log.Tokens)
+		l.gone(s, t.log) // what may have been computed of its prompt
+	}
+	if t.listed && s.trees != nil {
+		if len(b.hist) > 0 {
+			s.trees.Set(b.id, b.parent, itemsOf(b.hist), int64(t.at))
+		} else {
+			s.trees.Remove(b.id)
+		}
+	}
+	b.said = nil
+	if b.state == schemas.BranchRunning && b.busy == t {
+		// Nothing runs any more; a branch that seems to would never be evicted.
+		out = l.change(now, s, b, schemas.BranchUserWaiting, "result", true, out)
 	}
 	return out
 }
@@ -301,7 +299,7 @@ func (l *Lineage) cancelMsg(t *turn, reason string) schemas.Msg {
 		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, t.sess.tenant, t.sess.id, t.id), ID: cancelID(t), Trace: t.trace,
 		Confirm: true,
 		Ready: &schemas.Ready{
-			Header: schemas.H(), Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Branch: t.branch.id, Job: job, Cancel: true, Reason: reason,
+			Header: schemas.H(), Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Branch: t.on, Job: job, Cancel: true, Reason: reason,
 		},
 	}
 }

@@ -10,8 +10,9 @@ import (
 
 const blockTokens = 64
 
-// logbook is the context of one branch as it was computed: text and tokens, with
-// marks where both are known to correspond.
+// logbook is the context of one branch as it was computed: tokens, with marks
+// where a text is known to correspond to them. The text is that of the template,
+// as a prompt that is sent again will have it; what was generated may differ.
 //
 //	text    <|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n | Hi!<|im_end|> |
 //	tokens   1   44  23  ...                                           | 87 12 2       |
@@ -20,16 +21,28 @@ const blockTokens = 64
 // A prompt that is sent again as text is rendered through the template and
 // compared with the text at the marks. Up to the longest mark that matches, the
 // computed tokens stand for the text; tokenizing the text again could give other
-// tokens and would lose the cache.
+// tokens and would lose the cache. The mark behind an answer is a guess, that the
+// template writes what was generated; answer helps where it is wrong.
+//
+// A logbook that belongs to a branch does not change any more, so that branches
+// may share it.
 type logbook struct {
-	Text   string         `json:"text"`
 	Tokens schemas.Tokens `json:"tokens"`
 	Marks  []mark         `json:"marks,omitempty"`
-	// Computed is the number of leading tokens whose KV was computed.
-	Computed int `json:"computed,omitempty"`
+	// Computed is the number of leading tokens whose KV was computed under Keys.
+	Computed int             `json:"computed,omitempty"`
+	Keys     schemas.KeySpec `json:"keys"`
+	// Tools names the tool definitions of the prompt.
+	Tools string              `json:"tools,omitempty"`
+	Media []schemas.MediaSpan `json:"media,omitempty"`
+	// Uncached: media of it are not fully described, so it was never kept.
+	Uncached bool    `json:"uncached,omitempty"`
+	Answer   *answer `json:"answer,omitempty"` // the last one
 
-	keys  []kvtier.Key // chain keys of whole blocks
-	root  kvtier.Key   // what keys hang on
+	text  string // of the prompt, until it is answered
+	refs  int    // branches that have it
+	chain []kvtier.Key
+	root  kvtier.Key // what chain hangs on
 	keyed bool
 }
 
@@ -37,7 +50,17 @@ type logbook struct {
 type mark struct {
 	Text   int    `json:"t"` // bytes
 	Tokens int    `json:"n"`
-	Digest string `json:"d"` // SHA-256 of the text before it
+	Digest string `json:"d"`           // SHA-256 of the text before it
+	Items  int    `json:"m,omitempty"` // whole messages before it
+}
+
+// answer is what was generated behind the mark of a prompt.
+type answer struct {
+	Mark   int    `json:"mark"` // index of that mark
+	At     int    `json:"at"`   // index of the message that it became
+	Text   string `json:"text"`
+	End    string `json:"end,omitempty"`
+	Tokens int    `json:"n"` // up to its end
 }
 
 func digestText(s string) string {
@@ -49,88 +72,185 @@ func digestText(s string) string {
 const maxKnown = 256
 
 // known lists the marks for a render request, longest last; skip is the number of
-// oldest marks left out.
-func (l *logbook) known() (ks []schemas.KnownText, skip int) {
-	skip = max(0, len(l.Marks)-maxKnown)
-	for _, m := range l.Marks[skip:] {
+// oldest marks left out. kept is the number of messages that are as they were: with
+// media in the prompt, text beyond them says too little, for two images have one
+// placeholder.
+func (l *logbook) known(kept int) (ks []schemas.KnownText, skip int) {
+	n := len(l.Marks)
+	for len(l.Media) > 0 && n > 0 && l.Marks[n-1].Items > kept {
+		n--
+	}
+	skip = max(0, n-maxKnown)
+	for _, m := range l.Marks[skip:n] {
 		ks = append(ks, schemas.KnownText{Bytes: m.Text, Digest: m.Digest})
 	}
 	return ks, skip
 }
 
+// prompt is what a prompt is made of.
+type prompt struct {
+	keys     schemas.KeySpec
+	tools    string
+	items    int // messages
+	text     string
+	rest     schemas.Tokens // behind what is spliced
+	media    []schemas.MediaSpan
+	uncached bool
+}
+
 // extend makes the logbook of a prompt: the tokens up to mark (index, -1 for
-// none) and then the new ones.
-func (l *logbook) extend(at int, text string, rest schemas.Tokens) *logbook {
-	n := &logbook{Text: text}
-	if at < 0 {
-		n.Tokens = rest
-		n.mark()
-		return n
+// none) and then the new ones. answered, when positive, is where the prompt's text
+// holds the last answer, whose tokens stand for it.
+func (l *logbook) extend(at, answered int, p prompt) *logbook {
+	n := &logbook{Keys: p.keys, Tools: p.tools, text: p.text, Uncached: p.uncached}
+	spliced := 0
+	if at >= 0 {
+		spliced = l.Marks[at].Tokens
+		n.Marks = append(make([]mark, 0, at+4), l.Marks[:at+1]...)
 	}
-	m := l.Marks[at]
-	n.Tokens = append(append(make(schemas.Tokens, 0, m.Tokens+len(rest)+256), l.Tokens[:m.Tokens]...), rest...)
-	n.Marks = append(append([]mark(nil), l.Marks[:at+1]...), mark{})[:at+1]
-	n.Computed = min(l.Computed, m.Tokens)
-	n.inherit(l)
-	n.mark()
+	if answered > 0 {
+		spliced = l.Answer.Tokens
+		n.Marks = append(n.Marks, mark{Text: answered, Tokens: spliced, Digest: digestText(p.text[:answered]), Items: l.Answer.At + 1})
+	}
+	n.Tokens = p.rest
+	if spliced > 0 {
+		n.Tokens = append(append(make(schemas.Tokens, 0, spliced+len(p.rest)+256), l.Tokens[:spliced]...), p.rest...)
+		n.Uncached = n.Uncached || l.Uncached
+	}
+	for _, m := range l.Media {
+		if m.Offset+m.Length <= spliced {
+			n.Media = append(n.Media, m)
+		}
+	}
+	for _, m := range p.media {
+		m.Offset += spliced
+		n.Media = append(n.Media, m)
+	}
+	n.share(l, spliced)
+	n.mark(p.items)
 	return n
 }
 
-// inherit takes over chain keys of blocks that both logbooks share.
-func (n *logbook) inherit(l *logbook) {
-	if !l.keyed {
+// share finds how much of the computed tokens the new logbook begins with: from is
+// known to be equal.
+func (n *logbook) share(l *logbook, from int) {
+	if l.Keys != n.Keys || n.Uncached || l.Uncached {
 		return
 	}
-	blocks := min(len(l.keys), n.Computed/blockTokens)
-	n.keys = append([]kvtier.Key(nil), l.keys[:blocks]...)
-	n.root, n.keyed = l.root, true
+	k := min(from, len(n.Tokens))
+	for k < l.Computed && k < len(n.Tokens) && n.Tokens[k] == l.Tokens[k] {
+		k++
+	}
+	n.Computed = min(k, l.Computed, sameMedia(l.Media, n.Media))
+	if l.keyed {
+		blocks := min(len(l.chain), n.Computed/blockTokens)
+		n.chain = append([]kvtier.Key(nil), l.chain[:blocks]...)
+		n.root, n.keyed = l.root, true
+	}
+}
+
+// sameMedia is up to which token two prompts hold the same media.
+func sameMedia(a, b []schemas.MediaSpan) int {
+	for i := 0; ; i++ {
+		switch {
+		case i == len(a) && i == len(b):
+			return schemas.MaxTokens
+		case i == len(a):
+			return b[i].Offset
+		case i == len(b):
+			return a[i].Offset
+		case a[i].Digest != b[i].Digest || a[i].Offset != b[i].Offset || a[i].Length != b[i].Length:
+			return min(a[i].Offset, b[i].Offset)
+		}
+	}
 }
 
 // mark notes that text and tokens correspond at their present ends.
-func (l *logbook) mark() {
-	m := mark{Text: len(l.Text), Tokens: len(l.Tokens), Digest: digestText(l.Text)}
+func (l *logbook) mark(items int) {
+	m := mark{Text: len(l.text), Tokens: len(l.Tokens), Items: items}
 	if k := len(l.Marks); k > 0 && l.Marks[k-1].Text == m.Text && l.Marks[k-1].Tokens == m.Tokens {
 		return
 	}
+	m.Digest = digestText(l.text)
 	l.Marks = append(l.Marks, m)
 }
 
-// answer appends what was generated. Text and tokens correspond afterwards unless
+// answered appends what was generated. Text and tokens correspond afterwards unless
 // generation ended inside a token, at a stop string.
-func (l *logbook) answer(r *schemas.Result) {
-	prompt := len(l.Tokens)
+func (l *logbook) answered(r *schemas.Result, items int) {
+	at := len(l.Tokens)
 	l.Tokens = append(l.Tokens, r.Tokens...)
 	// The last token was sampled and never fed back: its KV does not exist.
-	l.Computed = max(prompt, len(l.Tokens)-1)
-	l.Text += r.Text + r.End
-	if r.Finish == "stop" && r.End == "" {
-		return
+	if l.Computed = max(at, len(l.Tokens)-1); l.Uncached {
+		l.Computed = 0
 	}
-	l.mark()
+	whole := r.End != "" || r.Finish == "length"
+	if whole && len(l.Marks) > 0 && items > 0 {
+		l.Answer = &answer{Mark: len(l.Marks) - 1, At: items, Text: r.Text, End: r.End, Tokens: len(l.Tokens)}
+	}
+	if whole && len(l.Marks) > 0 {
+		l.text += r.Text + r.End
+		l.mark(items + 1)
+	}
+	l.text = ""
+}
+
+// blocks is the number of leading blocks before token n whose KV was computed. It
+// names them under root.
+func (l *logbook) blocks(n int, root kvtier.Key) int {
+	blocks := min(l.Computed, n) / blockTokens
+	if blocks <= 0 || l.Uncached {
+		return 0
+	}
+	if !l.keyed || l.root != root {
+		l.chain, l.root, l.keyed = nil, root, true
+	}
+	for i := len(l.chain); i < blocks; i++ {
+		parent := root
+		if i > 0 {
+			parent = l.chain[i-1]
+		}
+		k, err := kvtier.Chain(parent, i, l.Tokens[i*blockTokens:(i+1)*blockTokens], l.blockMedia(i))
+		if err != nil {
+			return i // media that no key can name
+		}
+		l.chain = append(l.chain, k)
+	}
+	return blocks
+}
+
+// blockMedia is the media that touch block i, with offsets from its start.
+func (l *logbook) blockMedia(i int) (out []kvtier.Media) {
+	from := i * blockTokens
+	for _, m := range l.Media {
+		if m.Offset >= from+blockTokens {
+			break
+		}
+		if m.Offset+m.Length > from {
+			out = append(out, kvtier.Media{Digest: m.Digest, Offset: m.Offset - from, Length: m.Length})
+		}
+	}
+	return out
 }
 
 // path names the known prefix of a prompt of n tokens: the blocks before its tail
 // whose KV was computed. from is the index of the first token that a job must
 // carry.
 func (l *logbook) path(n int, root kvtier.Key) (path []schemas.Extent, from int) {
-	blocks := min(l.Computed, n-1) / blockTokens
-	if blocks == 0 {
+	e := l.tail(n-1, root)
+	if e.N == 0 {
 		return nil, 0
 	}
-	if !l.keyed || l.root != root {
-		l.keys, l.root, l.keyed = nil, root, true
+	return []schemas.Extent{e}, e.N * blockTokens
+}
+
+// tail is the extent of all computed blocks before token n; it has no blocks where
+// there are none.
+func (l *logbook) tail(n int, root kvtier.Key) schemas.Extent {
+	blocks := l.blocks(n, root)
+	if blocks == 0 {
+		return schemas.Extent{}
 	}
-	for i := len(l.keys); i < blocks; i++ {
-		parent := root
-		if i > 0 {
-			parent = l.keys[i-1]
-		}
-		k, err := kvtier.Chain(parent, i, l.Tokens[i*blockTokens:(i+1)*blockTokens], nil)
-		if err != nil {
-			return nil, 0
-		}
-		l.keys = append(l.keys, k)
-	}
-	k := l.keys[blocks-1]
-	return []schemas.Extent{{Key: hex.EncodeToString(k[:]), N: blocks}}, blocks * blockTokens
+	k := l.chain[blocks-1]
+	return schemas.Extent{Key: hex.EncodeToString(k[:]), N: blocks}
 }

@@ -49,8 +49,12 @@ func TestRefusedBeforeRendering(t *testing.T) {
 		{`{"messages":[` + user + `],"tools":[7]}`, schemas.CodeInvalid, "tools", "tools[0]"},
 		{`{"messages":[` + user + `],"tools":[{"type":"function","function":{}}]}`, schemas.CodeInvalid, "tools", "name"},
 		{`{"messages":[` + user + `],"tool_choice":"sometimes"}`, schemas.CodeInvalid, "tool_choice", "sometimes"},
-		{`{"messages":[` + user + `],"tool_choice":"required"}`, schemas.CodeInvalid, "tool_choice", "required"},
-		{`{"messages":[` + user + `],"tool_choice":{"type":"function"}}`, schemas.CodeInvalid, "tool_choice", "required"},
+		{`{"messages":[` + user + `],"tool_choice":"required"}`, schemas.CodeInvalid, "tool_choice", "no tools"},
+		{`{"messages":[` + user + `],"tool_choice":{"type":"function"}}`, schemas.CodeInvalid, "tool_choice.function.name", "empty"},
+		{`{"messages":[` + user + `],"tool_choice":{"type":"custom"}}`, schemas.CodeInvalid, "tool_choice.type", "custom"},
+		{`{"messages":[` + user + `],"tool_choice":{"type":"allowed_tools"}}`, schemas.CodeInvalid, "tool_choice.allowed_tools", "missing"},
+		{`{"messages":[` + user + `,{"role":"tool","tool_call_id":"c1","content":"x"}]}`, schemas.CodeInvalid, "messages[1].tool_call_id", "c1"},
+		{`{"messages":[` + user + `,{"role":"assistant","tool_calls":[{"id":"c2","function":{"name":"f"}}]},{"role":"tool","tool_call_id":"c1","content":"x"}]}`, schemas.CodeInvalid, "messages[2].tool_call_id", "c1"},
 		{`{"messages":[` + user + `],"tool_choice":17}`, schemas.CodeInvalid, "tool_choice", "object"},
 		{`{"weir":{"input_tokens":[1,2],"deadline_ns":999}}`, schemas.CodeDeadline, "weir.deadline_ns", "passed"},
 		{`{"weir":{"input_tokens":[1,-2]}}`, schemas.CodeInvalid, "weir.input_tokens", "-2"},
@@ -64,6 +68,8 @@ func TestRefusedBeforeRendering(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none"}`,
+		`{"messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"}`,
+		`{"messages":[` + user + `,{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f"}}]},{"role":"tool","tool_call_id":"c1","content":"x"}]}`,
 		`{"messages":[` + user + `],"tool_choice":"auto","logit_bias":{"49":-100}}`,
 		`{"weir":{"input_tokens":[1,2],"deadline_ns":1001}}`,
 	} {

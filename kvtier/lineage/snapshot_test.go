@@ -21,15 +21,16 @@ func TestSnapshotFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := 0; l.tokens < l.cfg.MaxTokens/share; i++ {
-		log := &logbook{Text: text, Tokens: make(schemas.Tokens, len(text)/4)}
+		log := &logbook{Tokens: make(schemas.Tokens, len(text)/4)}
 		for j := range log.Tokens {
 			log.Tokens[j] = int32(100_000 + j)
 		}
 		s := l.session("t", fmt.Sprint("s", i), 1)
 		b := &branch{id: "main", tail: "t0"}
 		l.setLog(s, b, log)
+		l.setHist(s, b, []*entry{s.entry(nil, message, nil)})
 		s.branches["main"] = b
-		s.turns["t0"] = &turn{id: "t0", sess: s, branch: b, state: turnEnded, messages: []jsonRaw{message}}
+		s.turns["t0"] = &turn{id: "t0", sess: s, on: "main", state: turnEnded}
 		s.order = []string{"t0"}
 	}
 	b, err := l.Snapshot(nil)

@@ -34,15 +34,34 @@ func checkTools(m *schemas.Turn) *schemas.Failure {
 		case "none", "auto":
 			return nil
 		case "required":
-			return invalid("tool_choice", "a call cannot be required: answers are not parsed into tool calls yet; use auto")
+			return toolsNeeded(m)
 		}
-		return invalid("tool_choice", "tool_choice is %.40q, allowed are none and auto", word)
+		return invalid("tool_choice", "tool_choice is %.40q, allowed are none, auto, required and an object that names a function", word)
 	}
 	var choice struct {
-		Type string `json:"type"`
+		Type     string `json:"type"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+		Allowed json.RawMessage `json:"allowed_tools"`
 	}
 	if json.Unmarshal(m.ToolChoice, &choice) != nil || choice.Type == "" {
 		return invalid("tool_choice", "tool_choice must be a string, or an object with a type")
 	}
-	return invalid("tool_choice", "a certain call cannot be required: answers are not parsed into tool calls yet; use auto")
+	switch {
+	case choice.Type == "function" && choice.Function.Name == "":
+		return invalid("tool_choice.function.name", "tool_choice.function.name must not be empty")
+	case choice.Type == "allowed_tools" && len(choice.Allowed) == 0:
+		return invalid("tool_choice.allowed_tools", "tool_choice.allowed_tools is missing")
+	case choice.Type != "function" && choice.Type != "allowed_tools":
+		return invalid("tool_choice.type", "tool_choice.type is %.40q, known are function and allowed_tools", choice.Type)
+	}
+	return toolsNeeded(m)
+}
+
+func toolsNeeded(m *schemas.Turn) *schemas.Failure {
+	if len(m.Tools) == 0 {
+		return invalid("tool_choice", "tool_choice asks for a call and there are no tools")
+	}
+	return nil
 }

@@ -37,7 +37,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 	w := &world{
 		t: t, now: 1000 * second, results: map[string]*schemas.Result{}, ready: map[string]*schemas.Ready{}, readyAt: map[string]bool{},
 		full: map[schemas.Kind]bool{},
-		cfg:  Config{Cell: "c0", Models: []Model{{Name: "m", Aliases: []string{"default"}, Digest: "d", Vocab: "v", Template: "tpl", Context: 4000, Size: 256}}},
+		cfg:  Config{Cell: "c0", DecayNS: -1, Models: []Model{{Name: "m", Aliases: []string{"default"}, Digest: "d", Vocab: "v", Template: "tpl", Context: 4000, Size: 256}}},
 	}
 	if change != nil {
 		change(&w.cfg)
@@ -128,6 +128,9 @@ func (w *world) do(op *schemas.Op) schemas.OpDone {
 		w.asked = append(w.asked, "lookup")
 		k := op.Lookup
 		d.Lookup = &schemas.LookupDone{Result: w.results[k.Session+"/"+k.Turn], Ready: w.readyAt[k.Turn]}
+		if d.Lookup.Ready {
+			d.Lookup.Branch = w.ready[k.Turn].Branch
+		}
 	case op.Fetch != nil:
 		w.asked = append(w.asked, "fetch")
 		d.Fetch = &schemas.FetchDone{Failure: &schemas.Failure{Code: schemas.CodeInvalid, Message: "no such body"}}
@@ -304,6 +307,9 @@ func (w *world) sessions() string {
 	for i := range st.Sessions {
 		s := &st.Sessions[i]
 		s.Used = 0
+		for j := range s.Branches {
+			s.Branches[j].At = 0
+		}
 		sort.Slice(s.Turns, func(a, b int) bool { return s.Turns[a].ID < s.Turns[b].ID })
 	}
 	out, err := json.MarshalIndent(st.Sessions, "", " ")

@@ -98,7 +98,7 @@ func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
 			{Stream: streams.Result, Policy: streams.NoAck, Deliver: streams.DeliverAll, Resume: true},
 			{Stream: streams.Agent, Policy: streams.NoAck, Deliver: streams.DeliverAll, Resume: true},
 			{Core: true, Filters: []string{schemas.HBSubject(cfg.Cell, "*")}},
-			{Core: true, Filters: []string{schemas.TokensSubject(cfg.Cell)}},
+			{Core: true, Filters: []string{schemas.TokensSubject(cfg.Cell), schemas.SessionSubject(cfg.Cell)}},
 		},
 		Local: loc.do, OnBad: unreadable(actor),
 		Snapshots: snaps, SnapshotActor: lineageActor, Shard: lineageShard, SnapshotEvery: 30 * time.Second,

@@ -1,0 +1,127 @@
+package lineage
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// sessionOut answers what is known of a session, or forgets it.
+func (l *Lineage) sessionOut(in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	q := in.SessionReq
+	rep := &schemas.SessionReply{Header: schemas.H()}
+	if s := l.sessions[sessionKey(q.Tenant, q.Session)]; s != nil {
+		l.inspect(s, q, rep)
+	}
+	return append(out, schemas.Msg{Kind: schemas.KindSessionReply, Subject: in.Reply, Core: true, SessionRep: rep})
+}
+
+func (l *Lineage) inspect(s *session, q *schemas.SessionRequest, rep *schemas.SessionReply) {
+	rep.Found, rep.Pending = true, s.pending
+	names := sortedBranches(s)
+	if q.Turn != "" {
+		t := s.turns[q.Turn]
+		if t == nil {
+			rep.Found = false
+			return
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return n != t.on })
+	}
+	if n := len(names); n > schemas.MaxSessionBranches {
+		rep.Left, names = n-schemas.MaxSessionBranches, names[:schemas.MaxSessionBranches]
+	}
+	for _, n := range names {
+		rep.Branches = append(rep.Branches, s.branches[n].info())
+	}
+	rep.Events = maps.Clone(s.events)
+	if !q.Forget {
+		return
+	}
+	if s.pending > 0 || s.owed > 0 {
+		rep.Error = fmt.Sprintf("%d turns of session %q are in work; cancel them or wait until they have ended", s.pending+s.owed, s.id)
+		return
+	}
+	rep.Branches, rep.Left = nil, 0
+	l.forget(s, rep)
+}
+
+// maxErase bounds the keys, and the objects, in one reply: it must fit a message.
+const maxErase = 6000
+
+// forget hands out what is needed to erase a session, and forgets it. What does
+// not fit is left for another request.
+func (l *Lineage) forget(s *session, rep *schemas.SessionReply) {
+	keys := l.keysOnly(s)
+	var refs []string
+	for ref := range s.refs {
+		if l.refs[ref] == 1 {
+			refs = append(refs, ref)
+		}
+	}
+	sort.Strings(refs)
+	rep.Keys, rep.Refs = keys[:min(len(keys), maxErase)], refs[:min(len(refs), maxErase)]
+	if len(keys) <= maxErase && len(refs) <= maxErase {
+		l.drop(s)
+		return
+	}
+	for _, n := range sortedBranches(s) {
+		l.forgetBranch(s, s.branches[n])
+	}
+	s.gone = slices.Clone(keys[len(rep.Keys):])
+	for _, ref := range rep.Refs {
+		delete(s.refs, ref)
+		delete(l.refs, ref)
+	}
+	rep.Error = fmt.Sprintf("%d keys and %d objects of session %q did not fit the reply; take these and ask again", len(s.gone), len(refs)-len(rep.Refs), s.id)
+}
+
+// maxTool bounds a tool's name in a reply, in bytes.
+const maxTool = 64
+
+func (b *branch) info() schemas.BranchInfo {
+	i := schemas.BranchInfo{
+		ID: b.id, Parent: b.parent, State: b.state, Why: b.why, Inferred: b.guessed || b.inferred, Tool: b.tool[:min(len(b.tool), maxTool)], ResumeNS: b.resume, Turns: b.turns,
+		Messages: len(b.hist), Tail: b.tail, ToolWaits: b.toolWaits, AtNS: int64(b.at),
+	}
+	if b.log != nil {
+		i.Tokens = len(b.log.Tokens)
+	}
+	return i
+}
+
+// keysOnly lists the last keys of all contexts that a session has and had, but for
+// those that stand in a context of another session of the tenant.
+func (l *Lineage) keysOnly(s *session) []string {
+	mine := map[string]bool{}
+	for _, k := range s.gone {
+		mine[k] = true
+	}
+	for _, b := range s.branches {
+		if b.log == nil {
+			continue
+		}
+		if root, ok := l.root(b.log.Keys); ok {
+			if e := b.log.tail(b.log.Computed, root); e.N > 0 {
+				mine[e.Key] = true
+			}
+		}
+	}
+	for _, o := range l.sessions {
+		if o == s || o.tenant != s.tenant {
+			continue
+		}
+		for _, b := range o.branches {
+			if b.log == nil {
+				continue
+			}
+			for _, k := range b.log.chain {
+				delete(mine, hex.EncodeToString(k[:]))
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(mine))
+}
