@@ -23,6 +23,8 @@ func TestPruned(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s: %d pruned, wrong (label, inferred): %v", p.name, pruned, wrong)
+		if len(wrong) > 0 || pruned < 20 {
+			t.Errorf("%s: %d pruned, wrong (label, inferred): %v", p.name, pruned, wrong)
+		}
 	}
 }

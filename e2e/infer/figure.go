@@ -17,13 +17,6 @@ type count struct {
 	found    int // labelled events that were inferred
 }
 
-func (c *count) add(o count) {
-	c.labels += o.labels
-	c.inferred += o.inferred
-	c.right += o.right
-	c.found += o.found
-}
-
 // see counts one place where an event was inferred, labelled, or both.
 func (c *count) see(inferred, labelled bool) {
 	if labelled {

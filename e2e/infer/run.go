@@ -19,7 +19,8 @@ var scored = []branch.Kind{branch.SubAgent, branch.Fork, branch.Compaction, bran
 
 // Run measures on sharedDir/traces and on generated sessions, in about two seconds
 // of one core. The thresholds of package branch were chosen on the WEKA sessions
-// with odd numbers; the figures are of the even ones. For each kind with labels they
+// with odd numbers; the figures are of the even ones (docs/inference.md says which
+// of them are not held-out figures all the same). For each kind with labels they
 // are infer.<kind>.labels, the number of labelled events, .recall and .precision.
 // <kind>_messages are the waits in traces of messages alone.
 func Run(ctx context.Context, sharedDir string) ([]Figure, error) {

@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		"infer.tool_wait_messages.labels": 1000, "infer.tool_wait_messages.recall": 0.97, "infer.tool_wait_messages.precision": 0.99,
 		"infer.user_wait_messages.labels": 1000, "infer.user_wait_messages.recall": 0.99, "infer.user_wait_messages.precision": 0.97,
 		"infer.sub_agent.labels": 40, "infer.sub_agent.recall": 0.9, "infer.sub_agent.precision": 0.75,
-		"infer.fork.labels": 8, "infer.fork.recall": 0.5, "infer.fork.precision": 0.5,
+		"infer.fork.labels": 8, "infer.fork.recall": 0.75, "infer.fork.precision": 0.6,
 		"infer.compaction.labels": 80, "infer.compaction.recall": 0.95, "infer.compaction.precision": 0.88,
 		"infer.rewrite.labels": 290, "infer.rewrite.recall": 0.93, "infer.rewrite.precision": 0.93,
 		"infer.pruned.labels": 5000, "infer.pruned.recall": 0.99, "infer.pruned.precision": 0.99,

@@ -290,6 +290,22 @@ func TestReturn(t *testing.T) {
 	step(Placement{Branch: "b2", Kind: Rewrite, Kept: 5, Dropped: 2, Revived: 6}, "s1", "u1", "a1", "u2", "a2", "u4", "a9")
 }
 
+// TestNearReturn: nearly all of a superseded context is enough for a return.
+func TestNearReturn(t *testing.T) {
+	x := newTable(Options{})
+	x.f.Set("b", "", items("s1", "u1", "a1:5000", "u2", "a2"), 0)
+	x.f.Set("b", "", items("s1", "u1x", "a1x:5000", "u2", "a2", "u3"), 0)
+	for request, want := range map[string]Kind{"u2": Fork, "u9": Rewrite} {
+		r := Request{Items: items("s1", "u1", "a1:5000", request, "a3", "u3")}
+		if request == "u9" {
+			r.Items = items("s1", "u1", "a9:5000", "u2", "a2")
+		}
+		if p := x.place(r); p.Kind != want || p.Parent != "" && p.Parent != "b" {
+			t.Errorf("%s: %+v", request, p)
+		}
+	}
+}
+
 // TestNamedSubAgent: a sub-agent that the client names is one for its siblings, too.
 func TestNamedSubAgent(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -20,7 +20,7 @@ type Forest struct {
 }
 
 // placed is what Place said of a branch, until Set follows.
-type placed struct{ sub, hinted bool }
+type placed struct{ made, sub, hinted bool }
 
 // pending is how many placements may wait for their Set.
 const pending = 1024
@@ -70,7 +70,7 @@ func (f *Forest) Set(branch, parent string, items []Item, _ int64) {
 	}
 	s, said := f.branches[branch], f.recall(branch)
 	if s == nil {
-		s = &state{name: branch, first: sizeOf(items), sub: said.sub || f.apart(parent, items)}
+		s = &state{name: branch, first: sizeOf(items), sub: said.sub || !said.made && f.apart(parent, items)}
 		f.branches[branch] = s
 	} else {
 		f.unlist(s)

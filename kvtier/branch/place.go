@@ -21,8 +21,8 @@ const (
 //     an answer comes next, even on a busy branch, since an answer can be with the
 //     client before its end is known here. Else, on an idle branch, Continue, or
 //     Retry when the request holds nothing more. Else Fork.
-//  3. It is a whole superseded context: Fork of the branch that had it. The line
-//     goes on after all.
+//  3. It is a whole superseded context, or nine tenths of one that no live context
+//     shares as far: Fork of the branch that had it. The line goes on after all.
 //  4. The request shares a conversation (more than system prompt and tools) with
 //     branches that all are busy: Fork.
 //  5. It shares a conversation with an idle branch: Retry when only the last answer
@@ -50,7 +50,7 @@ func (f *Forest) Place(r Request, busy func(branch string) bool, fresh func() st
 	if p.New {
 		p.Branch = fresh()
 	}
-	f.remember(p.Branch, placed{sub: p.Kind == SubAgent, hinted: r.Hint == schemas.HintCompaction})
+	f.remember(p.Branch, placed{made: p.New, sub: p.Kind == SubAgent, hinted: r.Hint == schemas.HintCompaction})
 	return p
 }
 
@@ -123,11 +123,11 @@ func (q *query) parts() Placement {
 			best = l.branch
 		}
 	}
-	if best == nil {
-		if s := lines[0].branch; !q.sibling(s) {
-			return q.fork(s)
-		}
-		return q.start(lines[0].branch)
+	switch first := lines[0]; {
+	case best == nil && q.sibling(first.branch):
+		return q.start(first.branch)
+	case best == nil || !first.live && q.most(first):
+		return q.fork(first.branch)
 	}
 	end := best.line.end
 	switch {
@@ -222,6 +222,11 @@ func (q *query) older(s *state) bool { return 2*q.size > 3*s.first }
 // conversation. Summaries are longer: of 98 in recorded sessions one is below 1/16
 // of Options.Drop.
 func (q *query) brief() bool { return 16*sizeOf(q.items[q.matched:]) < q.f.opt.Drop }
+
+// most says whether the request holds nearly all of the context l.
+func (q *query) most(l *line) bool {
+	return 10*sizeOf(q.items[:q.matched]) >= 9*l.end.size
+}
 
 // summary says whether what is not shared may be a summary, not a new message after
 // a return to an earlier place.
