@@ -56,7 +56,7 @@ type lead struct {
 }
 
 // act is what a word means, as a set. It is done in this order.
-type act uint8
+type act uint16
 
 const (
 	doValue    act = 1 << iota // the text was a value
@@ -65,6 +65,7 @@ const (
 	doID                       // the text was the call's id
 	doAnnounce                 // the name is certain
 	doFinish                   // the arguments are complete
+	doString                   // the next value is a string
 	doFeed                     // the word's last byte begins the JSON value of the next step
 )
 
@@ -73,8 +74,8 @@ type callReader struct {
 	step int
 	word []byte // the beginning of a word
 	text []byte // a name or key
-	// raw is the text since the last call, or since the marker: it stays text if no
-	// call comes of it. Empty once a name is announced.
+	// raw is the text since the last place where calls may end, or since the marker:
+	// it stays text if no call comes of it. Empty once a name is announced.
 	raw       []byte
 	name      string
 	announced bool
@@ -82,6 +83,7 @@ type callReader struct {
 	bare      bool // no marker says that it is a call
 	members   int  // arguments that were written one by one
 	key, id   string
+	quoted    bool // the next value is a string
 	object    objectReader
 	value     valueReader
 	json      scanner
@@ -92,22 +94,24 @@ func (r *callReader) reset() { *r = callReader{step: r.step} }
 
 // begin enters the step behind a call's marker.
 func (p *Parser) begin(step int, marker string) {
-	if p.mode != modeText {
-		if len(p.draft) == 0 {
-			p.draft = append(p.draft, marker...)
-		}
+	if p.mode != modeText && len(p.draft) == 0 {
+		p.draft = append(p.draft, marker...)
 	}
 	p.mode = modeCall
-	p.c = callReader{step: step, raw: []byte(marker)}
+	p.c = callReader{raw: []byte(marker)}
 	p.enter(step)
 }
 
 func (p *Parser) enter(step int) {
 	p.c.step, p.c.word, p.c.text = step, p.c.word[:0], p.c.text[:0]
 	s := &p.syntax.steps[step]
+	if s.end {
+		p.c.raw = nil // what was read is understood
+	}
 	switch s.kind {
 	case stepValue:
-		p.c.value = valueReader{skip: s.trim, text: bloomHas(p.strings, p.c.name, p.c.key)}
+		p.c.value = valueReader{skip: s.trim, text: p.c.quoted || bloomHas(p.strings, p.c.name, p.c.key)}
+		p.c.quoted = false
 	case stepObject:
 		p.c.object = objectReader{}
 		p.c.object.json.lenient = true
@@ -208,9 +212,9 @@ func (p *Parser) addText(kind stepKind, c byte) bool {
 	switch {
 	case len(t) == 0 && isSpace(c):
 		return true
-	case len(t) >= maxName || c < 0x20:
+	case len(t) >= maxName || c == '<' || c == '>' || c < 0x20 && (kind == stepKey || !isSpace(c)):
 		return false
-	case kind == stepName && bytes.IndexByte([]byte("<>{}[]()\"'`,;="), c) >= 0:
+	case kind == stepName && bytes.IndexByte([]byte("{}[]()\"'`,;="), c) >= 0:
 		return false
 	case kind == stepName && !isSpace(c) && len(t) > 0 && isSpace(t[len(t)-1]):
 		return false
@@ -233,6 +237,9 @@ func (p *Parser) follow(w *lead) {
 	}
 	if w.do&doID != 0 {
 		p.c.id = text
+	}
+	if w.do&doString != 0 {
+		p.c.quoted = true
 	}
 	if w.do&doAnnounce != 0 && !p.c.announced {
 		if p.c.name == "" {

@@ -51,29 +51,34 @@ func hermes() *syntax {
 		closing
 	)
 	steps := make([]step, closing+1)
-	steps[first] = step{words: []lead{{"{", object, doFeed}, {"[", first, 0}, {"<function=", function, 0}}}
+	steps[first] = step{words: []lead{{"{", object, doFeed}, {"[", first, 0}, {"<function=", function, 0}, {"```json", first, 0}}}
 	steps[object] = step{kind: stepObject, next: after}
 	steps[after] = step{end: true, words: []lead{
 		{"</tool_call>", 0, 0}, {"{", object, doFeed}, {",", first, 0}, {"]", after, 0}, {"}", after, 0}, {"<function=", function, 0},
+		{"```", after, 0},
 	}}
-	steps[function] = step{kind: stepName, words: []lead{{">", parameters, doName}}}
+	steps[function] = step{kind: stepName, words: []lead{{">", parameters, doName}, {"\n", parameters, doName}}}
 	steps[parameters] = step{words: []lead{
 		{"<parameter=", key, doAnnounce},
 		{"</function>", after, doAnnounce | doFinish},
 		{"</tool_call>", 0, doAnnounce | doFinish},
 		{"{", arguments, doAnnounce | doFeed},
 	}}
-	steps[key] = step{kind: stepKey, words: []lead{{">", value, doKey}}}
+	steps[key] = step{kind: stepKey, words: []lead{{">", value, doKey}, {"\n", value, doKey}}}
 	steps[value] = step{kind: stepValue, trim: true, words: []lead{
 		{"\n</parameter>", parameters, doValue},
 		{"</parameter>", parameters, doValue},
 		{"\n<parameter=", key, doValue},
 		{"\n</function>", after, doValue | doFinish},
+		{"\n</tool_call>", 0, doValue | doFinish},
 	}}
 	steps[arguments] = step{kind: stepArguments, next: closing}
 	steps[closing] = step{end: true, words: []lead{{"</function>", after, 0}, {"</tool_call>", 0, 0}}}
 	return &syntax{steps: steps, markers: append([]marker{
-		{markCall, "<tool_call>", first}, {markCall, "<function=", function}, {markEnd, "</tool_call>", 0}, {markEnd, "</function>", 0},
+		{kind: markCall, text: "<tool_call>", to: first},
+		{kind: markCall, text: "<function=", to: function},
+		{kind: markEnd, text: "</tool_call>"},
+		{kind: markEnd, text: "</function>"},
 	}, thinkTags...)}
 }
 
@@ -91,7 +96,7 @@ func llama3() *syntax {
 	steps[first] = step{words: []lead{{"{", object, doFeed}, {"[", first, 0}}}
 	steps[object] = step{kind: stepObject, next: after}
 	steps[after] = step{end: true, words: []lead{{";", first, 0}, {",", first, 0}, {"{", object, doFeed}, {"]", after, 0}, {"}", after, 0}}}
-	return &syntax{steps: steps, bare: object, markers: append([]marker{{markCall, "<|python_tag|>", first}}, thinkTags...)}
+	return &syntax{steps: steps, bare: object, markers: append([]marker{{kind: markCall, text: "<|python_tag|>", to: first}}, thinkTags...)}
 }
 
 // kimi: the id holds the name and must come back as it was:
@@ -109,7 +114,7 @@ func kimi() *syntax {
 	const begin, end = "<|tool_call_begin|>", "<|tool_call_end|>"
 	ends := []lead{{"<|tool_calls_section_end|>", 0, 0}, {"<|tool_call_section_end|>", 0, 0}}
 	steps := make([]step, more+1)
-	steps[section] = step{words: append([]lead{{begin, name, 0}}, ends...)}
+	steps[section] = step{end: true, words: append([]lead{{begin, name, 0}}, ends...)}
 	steps[name] = step{kind: stepName, words: []lead{
 		{"<|tool_call_argument_begin|>", arguments, doName}, {end, more, doName | doAnnounce | doFinish},
 	}}
@@ -118,11 +123,11 @@ func kimi() *syntax {
 	steps[closing] = step{end: true, words: append([]lead{{end, more, 0}}, ends...)}
 	steps[more] = step{end: true, words: append([]lead{{begin, name, 0}}, ends...)}
 	return &syntax{kimi: true, steps: steps, markers: append([]marker{
-		{markCall, "<|tool_calls_section_begin|>", section},
-		{markCall, "<|tool_call_section_begin|>", section},
-		{markCall, begin, name},
-		{markEnd, end, 0},
-		{markEnd, "<|tool_calls_section_end|>", 0},
+		{kind: markCall, text: "<|tool_calls_section_begin|>", to: section},
+		{kind: markCall, text: "<|tool_call_section_begin|>", to: section},
+		{kind: markCall, text: begin, to: name},
+		{kind: markEnd, text: end},
+		{kind: markEnd, text: "<|tool_calls_section_end|>"},
 	}, thinkTags...)}
 }
 
@@ -145,14 +150,15 @@ func glm() *syntax {
 	steps[name] = step{kind: stepName, words: []lead{
 		{"\n", pairs, doName}, {"<arg_key>", key, doName | doAnnounce}, {end, 0, doName | doAnnounce | doFinish},
 	}}
-	steps[pairs] = step{words: []lead{{"<arg_key>", key, doAnnounce}, {end, 0, doAnnounce | doFinish}}}
-	steps[key] = step{kind: stepKey, words: []lead{{"</arg_key>", between, doKey}}}
-	steps[between] = step{words: []lead{{"<arg_value>", value, 0}}}
+	steps[pairs] = step{words: []lead{{"<arg_key>", key, doAnnounce}, {end, 0, doAnnounce | doFinish}, {"</arg_value>", pairs, 0}}}
+	steps[key] = step{kind: stepKey, words: []lead{{"</arg_key>", between, doKey}, {"<arg_key>", key, 0}}}
+	steps[between] = step{words: []lead{{"<arg_value>", value, 0}, {"</arg_key>", between, 0}}}
 	steps[value] = step{kind: stepValue, words: []lead{{"</arg_value>", pairs, doValue}}}
-	return &syntax{steps: steps, markers: append([]marker{{markCall, "<tool_call>", name}, {markEnd, end, 0}}, thinkTags...)}
+	return &syntax{steps: steps, markers: append([]marker{{kind: markCall, text: "<tool_call>", to: name}, {kind: markEnd, text: end}}, thinkTags...)}
 }
 
-// deepSeek: V3 and R1 write a type and a fence, V3.1 does not:
+// deepSeek: V3 and R1 write a type and a fence, V3.1 does not, later ones write
+// parameters one by one:
 //
 //	<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f
 //	```json
@@ -160,6 +166,12 @@ func glm() *syntax {
 //	```<｜tool▁call▁end｜><｜tool▁calls▁end｜>
 //
 //	<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
+//
+//	<｜DSML｜function_calls>
+//	<｜DSML｜invoke name="f">
+//	<｜DSML｜parameter name="x" string="false">1</｜DSML｜parameter>
+//	</｜DSML｜invoke>
+//	</｜DSML｜function_calls>
 func deepSeek() *syntax {
 	const (
 		section = iota + 1
@@ -170,13 +182,18 @@ func deepSeek() *syntax {
 		object
 		closing
 		more
+		dsml
+		invoke
+		parameters
+		key
+		value
 	)
 	const (
 		sectionBegin, sectionEnd = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 		begin, sep, end          = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 	)
-	steps := make([]step, more+1)
-	steps[section] = step{words: []lead{{begin, kind, 0}, {sectionEnd, 0, 0}}}
+	steps := make([]step, value+1)
+	steps[section] = step{end: true, words: []lead{{begin, kind, 0}, {sectionEnd, 0, 0}}}
 	steps[kind] = step{kind: stepName, words: []lead{{sep, name, doName}}}
 	steps[name] = step{kind: stepName, words: []lead{
 		{"\n", fence, doName},
@@ -193,8 +210,29 @@ func deepSeek() *syntax {
 	steps[object] = step{kind: stepArguments, next: closing}
 	steps[closing] = step{end: true, words: []lead{{"```", closing, 0}, {end, more, 0}, {sectionEnd, 0, 0}, {begin, kind, 0}}}
 	steps[more] = step{end: true, words: []lead{{begin, kind, 0}, {sectionEnd, 0, 0}}}
+	steps[dsml] = step{end: true, words: []lead{
+		{"<｜DSML｜invoke name=\"", invoke, 0},
+		{"</｜DSML｜function_calls>", 0, 0},
+		{"</｜DSML｜tool_calls>", 0, 0},
+	}}
+	steps[invoke] = step{kind: stepName, words: []lead{{"\">", parameters, doName}}}
+	steps[parameters] = step{words: []lead{
+		{"<｜DSML｜parameter name=\"", key, doAnnounce},
+		{"</｜DSML｜invoke>", dsml, doAnnounce | doFinish},
+	}}
+	steps[key] = step{kind: stepKey, words: []lead{
+		{"\" string=\"true\">", value, doKey | doString},
+		{"\" string=\"false\">", value, doKey},
+		{"\">", value, doKey},
+	}}
+	steps[value] = step{kind: stepValue, words: []lead{{"</｜DSML｜parameter>", parameters, doValue}}}
 	return &syntax{steps: steps, markers: append([]marker{
-		{markCall, sectionBegin, section}, {markCall, begin, kind}, {markEnd, end, 0}, {markEnd, sectionEnd, 0},
+		{kind: markCall, text: sectionBegin, to: section},
+		{kind: markCall, text: begin, to: kind},
+		{kind: markCall, text: "<｜DSML｜function_calls>", to: dsml},
+		{kind: markCall, text: "<｜DSML｜tool_calls>", to: dsml},
+		{kind: markEnd, text: end},
+		{kind: markEnd, text: sectionEnd},
 	}, thinkTags...)}
 }
 
@@ -227,6 +265,9 @@ func mistral() *syntax {
 	steps[arguments] = step{words: []lead{{"{", value, doAnnounce | doFeed}}}
 	steps[value] = step{kind: stepArguments, next: after}
 	return &syntax{steps: steps, markers: append([]marker{
-		{markOpen, "[THINK]", 0}, {markClose, "[/THINK]", 0}, {markCall, "[TOOL_CALLS]", first}, {markEnd, "[/TOOL_CALLS]", 0},
+		{kind: markOpen, text: "[THINK]"},
+		{kind: markClose, text: "[/THINK]"},
+		{kind: markCall, text: "[TOOL_CALLS]", to: first},
+		{kind: markEnd, text: "[/TOOL_CALLS]"},
 	}, thinkTags...)}
 }

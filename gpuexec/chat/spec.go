@@ -98,6 +98,7 @@ func FamilyOf(template string) (Family, bool) {
 	}{
 		{"<|tool_call_begin|>", Kimi},
 		{"<｜tool▁call▁begin｜>", DeepSeek},
+		{"｜DSML｜", DeepSeek},
 		{"<arg_key>", GLM},
 		{"[TOOL_CALLS]", Mistral},
 		{"<tool_call>", Hermes},
@@ -133,7 +134,7 @@ func Markers(f Family) []string {
 				return
 			}
 		}
-		if len(text) > 3 { // not the punctuation of JSON
+		if len(text) > 1 && (text[0] == '<' || text[0] == '[') { // not what lies between them
 			out = append(out, text)
 		}
 	}
