@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/gpuexec/nullengine"
+	"github.com/weir-dev/weir/gpuexec/worker"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -99,5 +100,49 @@ func TestNoVision(t *testing.T) {
 	}
 	if p := r.do(&schemas.Op{Verify: &schemas.VerifyOp{}}).Verify.Problem; p != "" {
 		t.Error(p)
+	}
+}
+
+// pinning is a fake tier that notes what is pinned while room is asked for.
+type pinning struct {
+	*memTier
+	pinned, whenReserved int
+}
+
+func (p *pinning) Pin(keys []worker.Key) func() {
+	p.pinned += len(keys)
+	return func() { p.pinned -= len(keys) }
+}
+
+func (p *pinning) Reserve(n int) ([]worker.Slot, error) {
+	p.whenReserved = p.pinned
+	return p.memTier.Reserve(n)
+}
+
+// TestOwnBlocksArePinned: room for a sequence's next blocks is not made of the ones
+// before them.
+func TestOwnBlocksArePinned(t *testing.T) {
+	p := &pinning{memTier: newTier()}
+	p.room = 2
+	e, err := nullengine.New(nullengine.Options{Slots: 1, Context: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := worker.New(worker.Config{Engine: e, Vocab: nullengine.Vocab{}, Tier: p, Keys: shaKeys{}, Now: func() int64 { return 0 }})
+	do := func(op *schemas.Op) schemas.OpDone {
+		d := w.Do(op)
+		if d.Err != "" {
+			t.Fatal(d.Err)
+		}
+		return d
+	}
+	do(&schemas.Op{Open: &schemas.OpenOp{Ready: turn(400, 4), Stage: schemas.StagePrefill}})
+	do(&schemas.Op{Prefill: &schemas.PrefillOp{MaxBlocks: 10, MaxNS: 1 << 40}})
+	if d := do(&schemas.Op{Seal: &schemas.SealOp{}}); d.Seal.Sealed != 2 || p.whenReserved != 0 {
+		t.Fatalf("first: %+v, %d pinned", d.Seal, p.whenReserved)
+	}
+	p.room = 3
+	if d := do(&schemas.Op{Seal: &schemas.SealOp{}}); d.Seal.Sealed != 3 || p.whenReserved != 2 || p.pinned != 0 {
+		t.Errorf("second: %+v, %d pinned, %d left", d.Seal, p.whenReserved, p.pinned)
 	}
 }

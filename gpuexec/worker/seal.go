@@ -35,6 +35,9 @@ func (w *Worker) seal(op *schemas.SealOp) (*schemas.SealDone, error) {
 }
 
 func (w *Worker) export(s *seq, id gpuexec.SeqID, have int, done *schemas.SealDone) error {
+	if p, ok := w.cfg.Tier.(Pinner); ok && s.sealed > 0 {
+		defer p.Pin(s.keys[:s.sealed])()
+	}
 	slots, err := w.cfg.Tier.Reserve(have - s.sealed)
 	if err != nil || len(slots) == 0 {
 		s.full = true // not asked again for this turn

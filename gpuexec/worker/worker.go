@@ -56,6 +56,14 @@ type Rememberer interface {
 	Why(k Key) (schemas.Gone, bool)
 }
 
+// Pinner is implemented by tiers that evict. A sequence pins the blocks that it
+// hangs new ones behind: a small memory would otherwise evict those first, and what
+// is stored could not be found.
+type Pinner interface {
+	// Pin keeps blocks from being evicted until the returned function is called.
+	Pin(keys []Key) (unpin func())
+}
+
 // Keys names blocks. It is the tier's naming, handed in because executors and
 // tier do not import each other.
 type Keys interface {

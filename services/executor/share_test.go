@@ -243,3 +243,42 @@ func (local) Lease([]worker.Key) []worker.Ref    { return nil }
 func (local) Release([]worker.Ref)               {}
 func (local) Has(worker.Key) bool                { return false }
 func (local) Reserve(int) ([]worker.Slot, error) { return nil, nil }
+
+// TestPin: blocks that are pinned stay when room is asked for, and the asker hears
+// soon that there is none.
+func TestPin(t *testing.T) {
+	a := newArena(t, 1<<18)
+	mem := &tier{mem: a.a}
+	n := a.a.Capacity()
+	var parent worker.Key
+	parent[0] = 1
+	var chain []worker.Key
+	for i := range n {
+		k := keys{}.Chain(parent, i, []int32{1}, nil)
+		slots, err := mem.Reserve(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mem.Seal(slots[0], worker.Block{Key: k, Parent: parent, Index: i}); err != nil {
+			t.Fatal(err)
+		}
+		chain, parent = append(chain, k), k
+	}
+	unpin := mem.Pin(chain)
+	began := time.Now()
+	if slots, err := mem.Reserve(n); err == nil {
+		t.Errorf("%d slots of a memory that is pinned", len(slots))
+	}
+	if took := time.Since(began); took > 4*reserveWait {
+		t.Errorf("the refusal took %s", took)
+	}
+	if got := a.a.Match(asKeys(chain)); got != n {
+		t.Errorf("%d of %d pinned blocks are left", got, n)
+	}
+	unpin()
+	slots, err := mem.Reserve(n)
+	if err != nil || len(slots) != n {
+		t.Errorf("%d slots, %v", len(slots), err)
+	}
+	mem.Abandon(slots)
+}

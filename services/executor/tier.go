@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/weir-dev/weir/gpuexec/worker"
 	"github.com/weir-dev/weir/kvtier"
@@ -87,10 +88,21 @@ func (t *tier) Why(k worker.Key) (schemas.Gone, bool) {
 	return schemas.Gone{AtNS: g.AtNS, Rule: g.Rule}, ok
 }
 
+// Pin leases blocks without looking at their bytes.
+func (t *tier) Pin(ks []worker.Key) func() {
+	refs := t.mem.Lease(asKeys(ks))
+	return func() { t.mem.Release(refs) }
+}
+
+// reserveWait bounds the wait for room: a turn's answer may stand behind it.
+const reserveWait = 250 * time.Millisecond
+
 // Reserve asks for n slots, and for fewer when so many are not to be had.
 func (t *tier) Reserve(n int) ([]worker.Slot, error) {
-	for n > 0 {
-		slots, err := t.mem.Reserve(context.Background(), n)
+	ctx, cancel := context.WithTimeout(context.Background(), reserveWait)
+	defer cancel()
+	for n = min(n, t.mem.Capacity()); n > 0; n /= 2 {
+		slots, err := t.mem.Reserve(ctx, n)
 		if err == nil {
 			out := make([]worker.Slot, len(slots))
 			for i := range slots {
@@ -101,7 +113,6 @@ func (t *tier) Reserve(n int) ([]worker.Slot, error) {
 		if !errors.Is(err, hostmem.ErrFull) {
 			return nil, err
 		}
-		n /= 2
 	}
 	return nil, hostmem.ErrFull
 }
