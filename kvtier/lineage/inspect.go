@@ -17,8 +17,13 @@ func (l *Lineage) sessionOut(in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
 	if s := l.sessions[sessionKey(q.Tenant, q.Session)]; s != nil {
 		l.inspect(s, q, rep)
 	}
+	// Also when nothing is known any more: whoever asks waits for a snapshot without it.
+	l.stale = l.stale || q.Forget && rep.Error == ""
 	return append(out, schemas.Msg{Kind: schemas.KindSessionReply, Subject: in.Reply, Core: true, SessionRep: rep})
 }
+
+// SnapshotDue reports whether the state should be saved without waiting for its time.
+func (l *Lineage) SnapshotDue() bool { return l.stale }
 
 func (l *Lineage) inspect(s *session, q *schemas.SessionRequest, rep *schemas.SessionReply) {
 	rep.Found, rep.Pending = true, s.pending

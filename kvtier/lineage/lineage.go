@@ -194,6 +194,7 @@ type Lineage struct {
 	seqs     map[string]uint64 // last sequence seen, by stream
 	seen     uint64            // last sequence of AGENT before the restart
 	forgot   bool              // sessions were forgotten at some time
+	stale    bool              // the last snapshot holds what was asked to be forgotten
 	tokens   int
 	bytes    int
 	refs     map[string]int // sessions that name a payload object

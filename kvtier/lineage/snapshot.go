@@ -97,6 +97,7 @@ func (l *Lineage) Snapshot(dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lineage: snapshot: %w", err)
 	}
+	l.stale = false
 	return append(dst, b...), nil
 }
 

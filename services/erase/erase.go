@@ -236,18 +236,33 @@ func (e *eraser) forget(ctx context.Context) error {
 	}
 }
 
-// forgetOnce tells lineage to forget, and writes down what it answers.
+// forgetOnce tells lineage to forget, and writes down what it answers. An answer that
+// was too large for one message is followed by another.
 func (e *eraser) forgetOnce(ctx context.Context) error {
-	r, err := e.ask(ctx, true)
-	switch {
-	case err != nil:
+	e.plan.Asked = true
+	if err := e.savePlan(ctx); err != nil {
 		return err
-	case r.Error != "" && r.Pending > 0:
-		return fmt.Errorf("%w: %s", ErrWorking, r.Error)
-	case r.Error != "":
-		return errors.New(r.Error)
 	}
-	return e.learn(ctx, r)
+	for {
+		r, err := e.ask(ctx, true)
+		if err != nil {
+			return err
+		}
+		more := r.Error != "" && len(r.Keys)+len(r.Refs) > 0
+		e.plan.Told = e.plan.Told || r.Found && r.Error == ""
+		if err := e.learn(ctx, r); err != nil {
+			return err
+		}
+		switch {
+		case r.Error == "":
+			return nil
+		case more:
+		case !e.o.Cancel:
+			return fmt.Errorf("%w: %s", ErrWorking, r.Error)
+		case sleep(ctx, askPause) != nil:
+			return fmt.Errorf("%w: %s", ErrWorking, r.Error)
+		}
+	}
 }
 
 // snapshot is the last snapshot of lineage: its sequence and when its state was taken.
@@ -301,6 +316,9 @@ func (e *eraser) blocks(ctx context.Context) error {
 		return errors.New("no tier node answers")
 	}
 	e.report.Nodes = append(e.report.Nodes, nodes...)
+	if e.plan.Asked && !e.plan.Told && e.report.Found {
+		e.report.Left = append(e.report.Left, "KV memory: an earlier run ended just when lineage forgot the session, so its blocks are not known; they go by eviction, or with a restart of the stack")
+	}
 	for _, n := range nodes {
 		removed, err := tier.Erase(ctx, e.o.Conn, n, e.plan.Keys)
 		e.report.Blocks += removed

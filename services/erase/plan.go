@@ -28,6 +28,10 @@ type plan struct {
 	// Objects are the objects of the payload bucket that the session refers to, by
 	// digest, with the id of their chunks.
 	Objects map[string]string `json:"objects,omitempty"`
+	// Asked: lineage was asked to forget. Told: its answer with the keys was written
+	// down. A run that ended in between has lost them.
+	Asked bool `json:"asked,omitempty"`
+	Told  bool `json:"told,omitempty"`
 }
 
 // shard names the plan in SNAP: snap.erase.<shard>.
