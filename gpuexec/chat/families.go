@@ -54,7 +54,12 @@ func hermes() *syntax {
 	steps[first] = step{words: []lead{{"{", object, doFeed}, {"[", first, 0}, {"<function=", function, 0}, {"```json", first, 0}}}
 	steps[object] = step{kind: stepObject, next: after}
 	steps[after] = step{end: true, words: []lead{
-		{"</tool_call>", 0, 0}, {"{", object, doFeed}, {",", first, 0}, {"]", after, 0}, {"}", after, 0}, {"<function=", function, 0},
+		{"</tool_call>", 0, 0},
+		{"{", object, doFeed},
+		{",", first, 0},
+		{"]", after, 0},
+		{"}", after, 0},
+		{"<function=", function, 0},
 		{"```", after, 0},
 	}}
 	steps[function] = step{kind: stepName, words: []lead{{">", parameters, doName}, {"\n", parameters, doName}}}
