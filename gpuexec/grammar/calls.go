@@ -20,7 +20,7 @@ type Calls struct {
 	// one family has.
 	Template string
 	Tools    []json.RawMessage // objects of Chat Completions
-	Only     string            // the name of the tool to call; "" for any of them
+	Only     []string          // names of the tools that may be called; none: all of them
 	One      bool              // exactly one call, otherwise up to 16
 	Thinks   bool              // the prompt has opened the reasoning, which comes first
 }
@@ -80,7 +80,7 @@ func (calls Calls) parse(f *form) ([]tool, error) {
 			return nil, fmt.Errorf("%w: tools[%d] must be an object with function.name", ErrTools, i)
 		}
 		name := t.Function.Name
-		if calls.Only != "" && name != calls.Only || seen[name] {
+		if len(calls.Only) > 0 && !slices.Contains(calls.Only, name) || seen[name] {
 			continue
 		}
 		if len(name) > maxToolName || !f.json && strings.ContainsAny(name, unnamed) || !utf8.ValidString(name) {
@@ -89,9 +89,12 @@ func (calls Calls) parse(f *form) ([]tool, error) {
 		seen[name] = true
 		tools = append(tools, tool{name, t.Function.Parameters})
 	}
+	for _, name := range calls.Only {
+		if !seen[name] {
+			return nil, fmt.Errorf("%w: no tool is called %.80q", ErrTools, name)
+		}
+	}
 	switch {
-	case len(tools) == 0 && calls.Only != "":
-		return nil, fmt.Errorf("%w: no tool is called %.80q", ErrTools, calls.Only)
 	case len(tools) == 0:
 		return nil, fmt.Errorf("%w: there are none to call", ErrTools)
 	case len(tools) > maxTools:

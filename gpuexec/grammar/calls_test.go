@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -125,9 +126,7 @@ func TestForcedCalls(t *testing.T) {
 		flavour := rapid.SampledFrom(flavours).Draw(rt, "flavour")
 		calls := Calls{Family: flavour.family, Template: flavour.template, Tools: tools, One: rapid.Bool().Draw(rt, "one"), Thinks: rapid.Bool().Draw(rt, "thinks")}
 		if rapid.Bool().Draw(rt, "only") {
-			for name := range schemas {
-				calls.Only = max(calls.Only, name)
-			}
+			calls.Only = []string{slices.Max(slices.Collect(maps.Keys(schemas)))}
 		}
 		text, err := ToolCalls(calls)
 		if err != nil {
@@ -148,7 +147,7 @@ func TestForcedCalls(t *testing.T) {
 		}
 		for _, c := range m.Calls {
 			schema, known := schemas[c.Function.Name]
-			if !known || calls.Only != "" && c.Function.Name != calls.Only {
+			if !known || len(calls.Only) > 0 && c.Function.Name != calls.Only[0] {
 				rt.Fatalf("%q calls %q", said, c.Function.Name)
 			}
 			if schema == "" {
@@ -227,7 +226,7 @@ func TestForcedRefuses(t *testing.T) {
 	}{
 		{Calls{Family: "other", Tools: []json.RawMessage{f}}, "family"},
 		{Calls{Family: "hermes"}, "none"},
-		{Calls{Family: "hermes", Only: "g", Tools: []json.RawMessage{f}}, `"g"`},
+		{Calls{Family: "hermes", Only: []string{"f", "g"}, Tools: []json.RawMessage{f}}, `"g"`},
 		{Calls{Family: "hermes", Tools: []json.RawMessage{[]byte(`{}`)}}, "tools[0]"},
 		{Calls{Family: "hermes", Tools: []json.RawMessage{[]byte(`[]`)}}, "tools[0]"},
 		{Calls{Family: "kimi", Tools: []json.RawMessage{f, toolOf("a b", "")}}, "tools[1]"},
