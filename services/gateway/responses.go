@@ -95,7 +95,8 @@ func (responses) parse(g *Gateway, r *http.Request, body []byte) (*call, *apiErr
 		return nil, e
 	}
 	if last != nil {
-		c.session, t.Weir.Known, t.Weir.Branch = last.Session, last.Known(), last.Branch
+		// Without a branch lineage goes on with the one that the answer ends, or forks.
+		c.session, t.Weir.Known = last.Session, last.Known()
 	}
 	if c.turn = t; c.stream {
 		return c, nil

@@ -260,6 +260,9 @@ func TestResponses(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
+	if a := k.post("/v1/responses/compact", `{"model":"tiny","input":"hi"}`); a.status != 404 {
+		t.Errorf("compact: %d %s", a.status, a.body)
+	}
 }
 
 func FuzzResponsesBody(f *testing.F) {

@@ -24,7 +24,7 @@ func (h *host) startGateway(ctx context.Context, nc *nats.Conn) error {
 	request, publish := h.gatewaySpans()
 	g, err := gateway.New(gateway.Options{
 		Conn: nc, Cell: h.o.Cell, Models: []gateway.Model{{Name: h.model.Name, Created: time.Now().Unix()}},
-		Context: h.o.Context, EnableThinking: strings.Contains(h.model.Template, "enable_thinking"),
+		Context: h.o.Context, EnableThinking: strings.Contains(h.model.Template, "enable_thinking"), KeepBillingHeader: h.o.KeepBilling,
 		Fingerprint: "weir-" + h.model.Engine, Deadline: h.o.Deadline, Logger: h.log,
 		Registerer: h.metrics.Registry(), Metrics: h.metrics.Handler(), Span: request,
 		Turns: turns.Options{Deadline: h.o.Deadline, Span: publish}, Erase: h.eraser(nc),

@@ -66,6 +66,8 @@ type Options struct {
 	TraceFile string
 	Metrics   string // address on which this process serves its metrics
 	Output    string
+	// KeepBilling: see gateway.Options.KeepBillingHeader.
+	KeepBilling bool
 }
 
 // Defaults of the flags.
@@ -103,6 +105,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.Int64Var(&o.StoreMB, "store-mib", o.StoreMB, "size limit of the large file streams in MiB (default 1024)")
 	f.StringToInt64Var(&o.StreamBytes, "stream-bytes", nil, "size limits of single streams in bytes, such as AGENT=1073741824; all processes of a deployment need the same")
 	f.StringToStringVar(&o.Retain, "retain", nil, "how long single streams keep messages, such as AGENT=36h,RESULT=7d,PAYLOAD=7d; known are "+retainNames()+"; streams that are not named keep their time")
+	f.BoolVar(&o.KeepBilling, "keep-billing-header", o.KeepBilling, "keep a system block of Claude Code in prompts that differs from request to request, so that nothing behind it is found again")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
 	f.StringVar(&o.TraceFile, "trace-file", o.TraceFile, "write finished spans as JSON lines to this file")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "json: machine-readable lines on standard output")

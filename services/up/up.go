@@ -209,6 +209,9 @@ func (s *stack) childArgs(targets, id string) []string {
 	if o.NullVision {
 		args = append(args, "--null-vision")
 	}
+	if o.KeepBilling {
+		args = append(args, "--keep-billing-header")
+	}
 	if o.TraceFile != "" {
 		args = append(args, "--trace-file", o.TraceFile)
 	}
