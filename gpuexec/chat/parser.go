@@ -29,8 +29,10 @@ type Delta struct {
 //	                         └── end of the answer: the calls count
 //
 // A call inside the reasoning is a draft, unless the answer ends with it: then the
-// closing tag was forgotten. White space around reasoning and calls belongs to no
-// text; elsewhere it is kept. What is held back is bounded by maxHeld.
+// closing tag was forgotten. As in SGLang and llama.cpp, white space belongs to no text
+// where it only sets reasoning and calls apart: around reasoning, between text and
+// calls, behind the last call. Elsewhere it is kept, so an answer without either is its
+// own content. What is held back is bounded by maxHeld.
 type Parser struct {
 	spec    Spec
 	job     string
@@ -118,7 +120,7 @@ func (p *Parser) End() []Delta {
 	for _, c := range p.held {
 		p.text(c)
 	}
-	if len(p.calls) == 0 && !p.thought && p.mode == modeText {
+	if len(p.calls) == 0 && p.mode == modeText && (len(p.content) > 0 || !p.thought) {
 		p.put(&p.content, Delta{Call: -1}, p.space...)
 	}
 	p.held, p.space = nil, nil
@@ -181,6 +183,9 @@ func (p *Parser) take(c byte) {
 	case modeDraft:
 		p.draft = append(p.draft, c)
 		if len(p.held) == 0 && isSpace(c) {
+			if len(p.draft) >= maxHeld {
+				p.release(nil)
+			}
 			return
 		}
 	case modeText:

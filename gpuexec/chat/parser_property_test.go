@@ -116,6 +116,7 @@ func TestLongAnswers(t *testing.T) {
 func TestHeld(t *testing.T) {
 	for _, text := range []string{
 		"<tool_call>{\"x\":\"", "<tool_call>{\"name\":\"f\",\"arguments\":\"", " ", "<tool_call>", "<function=f>\n<parameter=a>\n[",
+		`<tool_call>{"name":"f","arguments":{}}`, `<tool_call>{"name":"f"}</tool_call>`,
 	} {
 		for _, think := range []bool{false, true} {
 			p := NewParser(Spec{Family: Hermes, Tools: true, Thinks: think}, "job")

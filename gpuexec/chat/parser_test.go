@@ -168,7 +168,7 @@ func TestHermes(t *testing.T) {
 func TestReasoning(t *testing.T) {
 	const call = `<tool_call>{"name":"f","arguments":{}}</tool_call>`
 	runCases(t, []parserCase{
-		{"both tags", "hermes+tools", "<think>\nWhy?\n\n</think>\n\nSo.\n", said{reasoning: "Why?", content: "So."}},
+		{"both tags", "hermes+tools", "<think>\nWhy?\n\n</think>\n\nSo.\n", said{reasoning: "Why?", content: "So.\n"}},
 		{"opened by the prompt", "hermes+tools+think", "\nWhy?\n</think>\n\nSo.", said{reasoning: "Why?", content: "So."}},
 		{"opened twice", "hermes+tools+think", "<think>Why?</think>So.", said{reasoning: "Why?", content: "So."}},
 		{"never closed", "hermes+tools+think", "Why? ", said{reasoning: "Why?"}},

@@ -102,8 +102,8 @@ func FamilyOf(template string) (Family, bool) {
 		{"<arg_key>", GLM},
 		{"[TOOL_CALLS]", Mistral},
 		{"<tool_call>", Hermes},
-		{"<function=", Hermes},
 		{"<|python_tag|>", Llama3},
+		{"<function=", Hermes},
 		// Templates without tools.
 		{"<｜Assistant｜>", DeepSeek},
 		{"<|start_header_id|>", Llama3},
