@@ -69,7 +69,7 @@ func (l *Lineage) event(now schemas.Time, s *session, in *schemas.Msg, out []sch
 		return l.fork(now, s, name, in, out)
 	case b == nil:
 		return l.dropEvent(now, in, &drop.Branch, schemas.CodeSession, fmt.Sprintf("branch %q is not known", name), out)
-	case in.Digest != "" && b.heard == in.Digest:
+	case in.Digest != "" && b.heard == string(kind)+" "+in.Digest:
 		l.counts.Repeated++
 		return out
 	case s.ended || b.state == schemas.BranchEnded && b.why != "decay":
@@ -82,7 +82,7 @@ func (l *Lineage) event(now schemas.Time, s *session, in *schemas.Msg, out []sch
 		b.said = in // its result comes on another way and may be later
 		return out
 	}
-	b.heard = in.Digest
+	b.heard = string(kind) + " " + in.Digest
 	l.counts.Events++
 	return l.said(now, s, b, kind, e, in.At, out)
 }

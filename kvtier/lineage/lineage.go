@@ -116,7 +116,7 @@ type branch struct {
 	toolWaits   int
 	expect      schemas.MissCause // how the next turn is said to replace the context
 	said        *schemas.Msg      // an event that came before the result that it is about
-	heard       string            // digest of the last event since the last turn
+	heard       string            // kind and digest of the last event since the last turn
 	busy        *turn             // the turn that renders or runs
 	wait        []*turn           // turns that came in meanwhile
 	decay       *list.Element     // in Lineage.decays

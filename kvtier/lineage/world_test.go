@@ -15,7 +15,7 @@ const second = schemas.Time(1_000_000_000)
 // world is the bus and the tokenizer around one lineage actor. A token is a byte;
 // the template writes <role>content|, the end token of an answer is '|'.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	cfg     Config
 	l       *Lineage
 	now     schemas.Time
@@ -26,6 +26,9 @@ type world struct {
 	readyAt map[string]bool           // still in READY
 	full    map[schemas.Kind]bool     // streams that refuse
 	slow    bool                      // operations wait for run
+	// reasons: the template writes the reasoning of answers behind the last user's
+	// message only; keeps: of all.
+	reasons, keeps, uncached bool
 	ops     []*schemas.Op
 	sent    []schemas.Msg
 	rejects []*schemas.Reject
@@ -33,7 +36,7 @@ type world struct {
 	confirm []schemas.Msg
 }
 
-func newWorld(t *testing.T, change func(*Config)) *world {
+func newWorld(t testing.TB, change func(*Config)) *world {
 	w := &world{
 		t: t, now: 1000 * second, results: map[string]*schemas.Result{}, ready: map[string]*schemas.Ready{}, readyAt: map[string]bool{},
 		full: map[schemas.Kind]bool{},
@@ -146,28 +149,142 @@ func (w *world) do(op *schemas.Op) schemas.OpDone {
 // render is the fake template and tokenizer.
 func (w *world) render(r *schemas.RenderRequest) schemas.RenderReply {
 	text := r.Text
-	for _, raw := range r.Messages {
-		var m struct{ Role, Content string }
-		if err := json.Unmarshal(raw, &m); err != nil {
+	reply := schemas.RenderReply{Header: schemas.H(), Parse: "fake", Uncached: w.uncached}
+	var images []schemas.MediaSpan
+	for _, tool := range r.Tools {
+		text += "[" + string(tool) + "]"
+	}
+	prefix, afterAnswer := 0, ""
+	for i, raw := range r.Messages {
+		m, err := readFake(raw)
+		if err != nil {
 			return schemas.RenderReply{Header: schemas.H(), Failure: &schemas.Failure{Code: schemas.CodeInvalid, Message: "no message", Param: "messages"}}
 		}
-		text += "<" + m.Role + ">" + m.Content + "|"
+		if r.Answer != nil && i == r.Answer.At {
+			prefix = len(text)
+		}
+		text += "<" + m.role + ">"
+		for k, part := range m.parts {
+			if m.images[k] != "" {
+				images = append(images, schemas.MediaSpan{Digest: digestText(m.images[k]), Offset: len(text), Length: 8, Ref: m.images[k]})
+				part = "########"
+			}
+			text += part
+		}
+		if w.reasons && i > w.lastUser(r.Messages) || w.keeps {
+			text += m.reasoning
+		}
+		text += m.calls
+		if r.Answer != nil && i == r.Answer.At {
+			afterAnswer = text
+		}
+		text += "|"
 	}
 	if len(r.Messages) > 0 {
 		text += "<assistant>"
 	}
-	reply := schemas.RenderReply{Header: schemas.H(), Text: text}
-	rest := text
+	reply.Text = text
+	rest, from := text, 0
 	for i := len(r.Known) - 1; i >= 0; i-- {
 		if k := r.Known[i]; k.Bytes <= len(text) && digestText(text[:k.Bytes]) == k.Digest {
-			reply.Matched, rest = i+1, text[k.Bytes:]
+			reply.Matched, from = i+1, k.Bytes
 			break
+		}
+	}
+	if a := r.Answer; a != nil && reply.Matched == a.Known {
+		written := strings.TrimPrefix(afterAnswer[prefix:], "<assistant>")
+		switch {
+		case strings.TrimSpace(written) == strings.TrimSpace(a.Text):
+			reply.Rewrite = schemas.RewriteSpace
+		case strings.Contains(a.Text, "~"):
+			reply.Rewrite = schemas.RewriteReasoning
+		default:
+			reply.Rewrite = schemas.RewriteCalls
+		}
+		if reply.Rewrite != schemas.RewriteReasoning {
+			from = len(afterAnswer)
+			if a.End != "" {
+				from++
+			}
+			reply.Answered = from
+		}
+	}
+	rest = text[from:]
+	for _, m := range images {
+		if m.Offset >= from {
+			m.Offset -= from
+			reply.Media = append(reply.Media, m)
 		}
 	}
 	for i := range len(rest) {
 		reply.Tokens = append(reply.Tokens, int32(rest[i]))
 	}
 	return reply
+}
+
+func (w *world) lastUser(messages []json.RawMessage) (at int) {
+	for i, raw := range messages {
+		if m, err := readFake(raw); err == nil && m.role == "user" {
+			at = i
+		}
+	}
+	return at
+}
+
+// fakeMessage is a message as the fake template sees it.
+type fakeMessage struct {
+	role, reasoning, calls string
+	parts, images          []string
+}
+
+func readFake(raw json.RawMessage) (out fakeMessage, err error) {
+	var m struct {
+		Role      string          `json:"role"`
+		Content   json.RawMessage `json:"content"`
+		Reasoning string          `json:"reasoning_content"`
+		Calls     []struct {
+			Function struct {
+				Name      string          `json:"name"`
+				Arguments json.RawMessage `json:"arguments"`
+			} `json:"function"`
+		} `json:"tool_calls"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return out, err
+	}
+	out.role = m.Role
+	if m.Reasoning != "" {
+		out.reasoning = "~" + m.Reasoning
+	}
+	for _, c := range m.Calls {
+		args := string(c.Function.Arguments)
+		var text string
+		if json.Unmarshal(c.Function.Arguments, &text) == nil {
+			args = text
+		}
+		if v, err := schemas.CanonicalJSON(json.RawMessage(args)); err == nil {
+			args = string(v)
+		}
+		out.calls += "(" + c.Function.Name + args + ")"
+	}
+	var one string
+	if len(m.Content) == 0 || json.Unmarshal(m.Content, &one) == nil {
+		out.parts, out.images = []string{one}, []string{""}
+		return out, nil
+	}
+	var parts []struct {
+		Text  string `json:"text"`
+		Image struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if err := json.Unmarshal(m.Content, &parts); err != nil {
+		return out, err
+	}
+	for _, p := range parts {
+		out.parts, out.images = append(out.parts, p.Text), append(out.images, p.Image.URL)
+	}
+	return out, nil
 }
 
 // publish stores an agent message; the actor gets it at once.
@@ -199,7 +316,7 @@ func (w *world) store(r *schemas.Result) {
 
 // answer ends a turn that is ready with that text; odd tokens stand for it, so
 // that splicing shows: the token of a byte is 128 more.
-func (w *world) answer(id, text, end string) *schemas.Result {
+func (w *world) answer(id, text, end string, change ...func(*schemas.Result)) *schemas.Result {
 	w.t.Helper()
 	r := w.ready[id]
 	if r == nil {
@@ -212,8 +329,53 @@ func (w *world) answer(id, text, end string) *schemas.Result {
 	for i := range len(text + end) {
 		res.Tokens = append(res.Tokens, int32((text + end)[i])+128)
 	}
+	for _, c := range change {
+		c(res)
+	}
 	w.store(res)
 	return res
+}
+
+// says gives a result the message that its text means.
+func says(message string) func(*schemas.Result) {
+	return func(r *schemas.Result) {
+		r.Message, r.Parse = json.RawMessage(message), "fake"
+		if strings.Contains(message, "tool_calls") {
+			r.Finish = "tool_calls"
+		}
+	}
+}
+
+// branches lists the changes that tier nodes heard of since the last call.
+func (w *world) branches() string {
+	var b []string
+	for _, m := range w.sent {
+		if m.Kind == schemas.KindBranch {
+			s := m.Branch.Branch + " " + string(m.Branch.State) + " " + m.Branch.Why
+			if m.Branch.Inferred {
+				s += "?"
+			}
+			b = append(b, strings.TrimSpace(s+" "+m.Branch.Tool))
+		}
+	}
+	w.sent = nil
+	return strings.Join(b, ", ")
+}
+
+// chat publishes a turn that sends these messages and nothing else of weir's.
+func (w *world) chat(session, id string, messages ...string) {
+	w.t.Helper()
+	w.publish(session, schemas.EventTurn, fmt.Sprintf(`{"weir":{"turn":%q},"messages":[%s]}`, id, strings.Join(messages, ",")))
+}
+
+func user(text string) string { return message("user", text) }
+
+func message(role, text string) string {
+	b, err := json.Marshal(map[string]string{"role": role, "content": text})
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }
 
 // prompt is the whole prompt of a turn as text, spliced tokens in upper case hex
