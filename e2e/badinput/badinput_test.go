@@ -56,7 +56,7 @@ func talk(t *testing.T, s *stack.Stack) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	refs, err := References(ctx, b)
 	if err != nil {
@@ -67,6 +67,7 @@ func talk(t *testing.T, s *stack.Stack) {
 	errs = append(errs, Events(ctx, b)...)
 	errs = append(errs, Service(ctx, b, s.Ready.Model)...)
 	errs = append(errs, Cancelled(ctx, b), Reused(ctx, s, b))
+	errs = append(errs, Agents(ctx, s, b)...)
 	for _, err := range errs {
 		if err != nil {
 			t.Error(err)
