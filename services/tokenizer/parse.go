@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/gpuexec/chat"
+	"github.com/weir-dev/weir/gpuexec/grammar"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -43,9 +44,14 @@ func (f family) spec(tools []json.RawMessage, thinks, one bool) string {
 	return s.String()
 }
 
-// calls is the grammar of required calls.
-func (f family) calls(tools []json.RawMessage, forced []string, one bool) (string, *schemas.Failure) {
-	return "", invalid("tool_choice", "a required tool call cannot be constrained here")
+// calls is the grammar of required calls; the template shows which of its forms the
+// family writes.
+func (f family) calls(template string, tools []json.RawMessage, forced []string, one bool) (string, *schemas.Failure) {
+	g, err := grammar.ToolCalls(grammar.Calls{Family: string(f), Template: template, Tools: tools, Only: forced, One: one})
+	if err != nil {
+		return "", invalid("tool_choice", "%s", err)
+	}
+	return g, nil
 }
 
 // said is an answer taken apart.

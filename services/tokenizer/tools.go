@@ -153,7 +153,7 @@ func (r *Renderer) grammar(req *schemas.RenderRequest, c choice) (string, *schem
 		return "", invalid("tool_choice", "a required tool call and %s both say what the answer must be; leave one of them out", param)
 	case c.forced != nil:
 		param = "tool_choice"
-		if g, f = r.family.calls(req.Tools, c.forced, c.one); f != nil {
+		if g, f = r.family.calls(r.model.Template, req.Tools, c.forced, c.one); f != nil {
 			return "", f
 		}
 	}
