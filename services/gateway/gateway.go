@@ -152,7 +152,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.stopping, g.stop = context.WithCancel(context.Background())
 	g.srv = &http.Server{
-		Handler: g.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: g.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 128 << 10, // Codex describes its workspaces in a header
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
 	return g, nil

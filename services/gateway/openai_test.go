@@ -1,11 +1,14 @@
 package gateway
 
 import (
+	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/turns"
 )
 
@@ -63,4 +66,76 @@ func TestChunksAllocateNothing(t *testing.T) {
 	if n > 0 {
 		t.Errorf("%v allocations per chunk", n)
 	}
+}
+
+// parseChat reads a body as the gateway does before it publishes.
+func parseChat(g *Gateway, body string, h http.Header) (*call, *apiError) {
+	r := &http.Request{Header: h}
+	c, e := openai{}.parse(g, r, []byte(body))
+	if e != nil {
+		return nil, e
+	}
+	c.model = c.turn.Model
+	return c, g.place(r, c)
+}
+
+// TestMarksAreNotContent: a request that is repeated with other cache marks, other
+// hints or as a stream is the same turn.
+func TestMarksAreNotContent(t *testing.T) {
+	g := &Gateway{o: Options{Tenant: "default"}}
+	h := http.Header{headerIdem: {"k"}}
+	var published []byte
+	for _, more := range []string{
+		`"content":"a"}]}`,
+		`"cache_control":{"type":"ephemeral"},"content":"a"}]}`,
+		`"content":"a"}],"stream":true,"stream_options":{"include_usage":true},"nvext":{"agent_hints":{"osl":9}},"cache_control":{"type":"ephemeral"}}`,
+		`"content":"a"}],"metadata":{"x":"y"},"prompt_cache_options":{"ttl":"30m"},"prompt_cache_retention":"24h","safety_identifier":"i"}`,
+	} {
+		c, e := parseChat(g, `{"model":"m","messages":[{"role":"user",`+more, h)
+		if e != nil {
+			t.Fatalf("%s: %+v", more, e)
+		}
+		b, err := json.Marshal(c.turn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if published == nil {
+			published = b
+		} else if !bytes.Equal(b, published) {
+			t.Errorf("%s is published as\n%s, the first as\n%s", more, b, published)
+		}
+	}
+}
+
+// FuzzChat: a body is refused with a reason, or becomes a turn of a valid session
+// that can be written.
+func FuzzChat(f *testing.F) {
+	for _, s := range []string{
+		chatBody("hi", ""), chatBody("hi", `,"user":7,"metadata":[],"nvext":{"agent_context":{"session_id":"x"}},"prompt_cache_key":"k"`),
+		`{"messages":[{"role":"user","content":[{"type":"image_url","cache_control":{}}]}],"tools":[{"cache_control":1}]}`,
+		`{"messages":[7]}`, `{"messages":[null],"metadata":{"user_id":"a_session_b"}}`, `{"weir":{"known":"x","branch":"b"},"messages":[{}]}`,
+	} {
+		f.Add(s, "x-codex-turn-metadata", `{"request_kind":"compaction"}`)
+	}
+	g := &Gateway{o: Options{Tenant: "default"}}
+	f.Fuzz(func(t *testing.T, body, name, value string) {
+		h := http.Header{}
+		h.Set(name, value)
+		c, e := parseChat(g, body, h)
+		if e != nil {
+			if e.Status < 400 || e.Message == "" || !json.Valid(e.body()) {
+				t.Errorf("%q: %+v", body, e)
+			}
+			return
+		}
+		if !schemas.ValidID(c.session) {
+			t.Errorf("%q: session %q", body, c.session)
+		}
+		if err := c.turn.Check(); err != nil {
+			t.Errorf("%q: %v", body, err)
+		}
+		if _, err := json.Marshal(c.turn); err != nil {
+			t.Errorf("%q: %v", body, err)
+		}
+	})
 }
