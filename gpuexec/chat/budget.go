@@ -83,11 +83,12 @@ func metered(at *tokens.Token, calls int) nodes.Node {
 // templates (include, import, extends) are left out.
 func controlStructures() *exec.ControlStructureSet {
 	set := map[string]parser.ControlStructureParser{}
-	for _, name := range []string{"if", "set", "raw", "filter", "call", "do", "with", "break", "continue"} {
+	for _, name := range []string{"if", "set", "raw", "filter", "do", "with", "break", "continue"} {
 		if p, ok := builtins.ControlStructures.Get(name); ok {
 			set[name] = p
 		}
 	}
+	set["call"] = parseCall
 	set["for"] = parseMetered("for", func(cs nodes.ControlStructure) {
 		if f, ok := cs.(*tags.ForControlStructure); ok {
 			f.BodyWrapper.Nodes = append([]nodes.Node{metered(f.BodyWrapper.Location, 0)}, f.BodyWrapper.Nodes...)

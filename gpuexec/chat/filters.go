@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/nikolalohinski/gonja/v2/builtins"
 	"github.com/nikolalohinski/gonja/v2/exec"
@@ -17,7 +18,7 @@ func filters() *exec.FilterSet {
 	for _, name := range []string{
 		"abs", "attr", "batch", "capitalize", "e", "escape", "first", "float", "format", "groupby",
 		"indent", "int", "join", "last", "length", "count", "list", "lower", "map", "max", "min", "rejectattr", "reject",
-		"replace", "reverse", "round", "safe", "selectattr", "select", "slice", "sort", "string", "sum", "title", "trim",
+		"replace", "round", "safe", "selectattr", "select", "slice", "sort", "string", "sum", "trim",
 		"truncate", "unique", "upper", "wordcount",
 	} {
 		if f, ok := builtins.Filters.Get(name); ok {
@@ -38,6 +39,10 @@ func filters() *exec.FilterSet {
 		return in
 	}
 	out["d"] = out["default"]
+	out["reverse"] = filterReverse
+	out["title"] = func(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
+		return exec.AsValue(title(in.String()))
+	}
 	out["items"] = func(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
 		if in.IsNil() {
 			return exec.AsValue(list{})
@@ -58,6 +63,36 @@ func filters() *exec.FilterSet {
 	}
 	out["tojson"] = filterToJSON
 	return exec.NewFilterSet(out)
+}
+
+// filterReverse turns a list or a string around. gonja's sorts.
+func filterReverse(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
+	if in.IsString() {
+		runes := []rune(in.String())
+		slices.Reverse(runes)
+		return exec.AsValue(string(runes))
+	}
+	items, ok := normalize(in).Interface().(list)
+	if !ok {
+		return exec.AsValue(fmt.Errorf("reverse needs a list or a string"))
+	}
+	items = slices.Clone(items)
+	slices.Reverse(items)
+	return exec.AsValue(items)
+}
+
+// title is Jinja's filter: words begin behind white space and -({[<, not behind
+// other signs as with Python's method of that name.
+func title(s string) string {
+	begins := true
+	return strings.Map(func(r rune) rune {
+		first := begins
+		begins = unicode.IsSpace(r) || strings.ContainsRune("-({[<", r)
+		if first {
+			return unicode.ToUpper(r)
+		}
+		return unicode.ToLower(r)
+	}, s)
 }
 
 func filterToJSON(_ *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
@@ -86,6 +121,9 @@ func tests() *exec.TestSet {
 		"defined":   defined,
 		"none":      func(in *exec.Value) bool { return in.Val.IsValid() && in.IsNil() },
 		"undefined": func(in *exec.Value) bool { return !defined(in) },
+		"lower":     func(in *exec.Value) bool { return in.IsString() && cased(in.String(), strings.ToLower) },
+		"upper":     func(in *exec.Value) bool { return in.IsString() && cased(in.String(), strings.ToUpper) },
+		"odd":       func(in *exec.Value) bool { return in.IsInteger() && in.Integer()%2 != 0 },
 		"sequence":  func(in *exec.Value) bool { return in.IsList() || in.IsString() || in.IsDict() },
 		"true":      func(in *exec.Value) bool { return in.IsBool() && in.Bool() },
 		"false":     func(in *exec.Value) bool { return in.IsBool() && !in.Bool() },
@@ -94,6 +132,11 @@ func tests() *exec.TestSet {
 		_ = out.Replace(name, func(_ *exec.Context, in *exec.Value, _ *exec.VarArgs) (bool, error) { return f(in), nil })
 	}
 	return out
+}
+
+// cased tells whether s has letters with case and is already in the given one.
+func cased(s string, to func(string) string) bool {
+	return to(s) == s && strings.ToLower(s) != strings.ToUpper(s)
 }
 
 // globals are the functions that do not depend on the rendering.
@@ -116,6 +159,9 @@ func globals() *exec.Context {
 			}
 			return va.First()
 		},
+		itemName:  item,
+		callName:  methodCall(stringMethods(), dictMethods()),
+		emptyName: func() map[string]any { return map[string]any{} },
 		"namespace": func(_ *exec.Evaluator, va *exec.VarArgs) map[string]any {
 			out := map[string]any{}
 			for k, v := range va.KwArgs {

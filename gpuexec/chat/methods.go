@@ -119,6 +119,36 @@ func stringMethods() *exec.MethodSet[string] {
 	return exec.NewMethodSet(out)
 }
 
+// methodCall calls a method: of the value in the first argument, by the name in the
+// second one. Lists have none: Python's are for changing them, which transformers
+// forbids.
+func methodCall(ofString *exec.MethodSet[string], ofDict *exec.MethodSet[map[string]any]) func(*exec.Evaluator, *exec.VarArgs) *exec.Value {
+	return func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+		v, name := va.Args[0], va.Args[1].String()
+		rest := &exec.VarArgs{Args: va.Args[2:], KwArgs: va.KwArgs}
+		var out any
+		err := fmt.Errorf("a %T has no method %.40q", unwrap(v), name)
+		switch {
+		case v.IsString():
+			if m, ok := ofString.Get(name); ok {
+				out, err = m(v.String(), v, rest)
+			}
+		case v.IsDict():
+			if m, ok := ofDict.Get(name); ok {
+				out, err = m(nil, v, rest)
+			}
+		}
+		if err != nil {
+			return exec.AsValue(err)
+		}
+		value := exec.AsValue(unwrap(out))
+		if value.IsString() { // gonja's own string type equals no string
+			return exec.AsValue(value.String())
+		}
+		return value
+	}
+}
+
 func trim(s string, a arguments, left bool) string {
 	match := unicode.IsSpace
 	if set := a.text(0, "chars", ""); set != "" {

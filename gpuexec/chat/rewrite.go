@@ -19,11 +19,18 @@ import (
 //	{% generation %}     {% if true %}
 //	x == none            x == __none
 //	{% set a, b = x %}   {% set __parts = x %}{% set a = __parts[0] %}…
+//	x.y[i]               __item(x.y, i)    gonja takes bytes out of strings
+//	x.y.f(a)             __call(x.y, 'f', a)   gonja evaluates x.y twice, and so the
+//	                     beginning of a chain of n methods 2^n times
+//	{}                   __empty()         gonja takes its own empty dict for true
 const (
 	groupName = "__group"
 	pickName  = "__pick"
 	partsName = "__parts" // a value to be unpacked
 	noneName  = "__none"  // gonja takes its own none for undefined
+	itemName  = "__item"
+	emptyName = "__empty"
+	callName  = "__call"
 )
 
 // maxSource bounds a template in bytes; the longest known ones have 30 KiB.
@@ -150,6 +157,12 @@ func (t tag) rewrite() (string, error) {
 		return plainWords(ws[:at+1]) + " " + value, nil
 	case "for":
 		return rewriteFor(ws)
+	case "call":
+		if len(ws) > 1 && ws[1].text == "(" { // names for what the macro hands over
+			end := closingIndex(ws, 1)
+			return head + plainWords(ws[1:end+1]) + elements(ws[end+1:], false), nil
+		}
+		return head + elements(ws[1:], false), nil
 	case "macro":
 		if len(ws) < 2 {
 			return plainWords(ws), nil
@@ -289,33 +302,68 @@ func trimFirst(ws []word) []word {
 
 // operands rewrites an expression without a condition of its own.
 func operands(ws []word) string {
-	var b strings.Builder
+	ws = bindFilters(unchain(ws))
+	var b []byte
+	start := 0 // of the operand in b that a subscript or method would belong to
+	dot := 0   // of the last dot in b
 	for i := 0; i < len(ws); i++ {
 		w := ws[i]
-		b.WriteString(w.space)
+		b = append(b, w.space...)
 		if i > 0 && w.kind == wordString && ws[i-1].kind == wordString {
-			b.WriteString("~ ")
+			b = append(b, "~ "...)
 		}
 		if w.kind == wordString {
 			// A backslash before a line end joins the lines, as in Python.
 			w.text = joinedLines.ReplaceAllString(w.text, "$1")
 		}
+		if w.kind != wordSign && (i == 0 || ws[i-1].text != ".") {
+			start = len(b)
+		}
+		if w.text == "." {
+			dot = len(b)
+		}
 		if isNoneValue(ws, i) {
-			b.WriteString(noneName)
+			b = append(b, noneName...)
 			continue
 		}
 		if w.kind != wordSign || (w.text != "(" && w.text != "[" && w.text != "{") {
-			b.WriteString(w.text)
+			b = append(b, w.text...)
 			continue
 		}
 		end := closingIndex(ws, i)
-		if w.text == "(" && !isCallee(ws, i) {
-			b.WriteString(" " + groupName)
-		}
-		b.WriteString(w.text + elements(ws[i+1:end], true) + ws[end].space + ws[end].text)
+		inside := ws[i+1 : end]
 		i = end
+		open := end - len(inside) - 1
+		called := isCallee(ws, open)
+		if !called {
+			start = len(b)
+		}
+		switch {
+		case w.text == "[" && called && isIndex(inside):
+			b = append(b[:start], itemName+"("+string(b[start:])+", "+element(inside)+")"...)
+			continue
+		case w.text == "(" && called && open > 2 && ws[open-2].text == "." && string(b[start:dot]) != "loop":
+			arguments := elements(inside, true)
+			if len(inside) > 0 {
+				arguments = ", " + arguments
+			}
+			b = append(b[:start], callName+"("+string(b[start:dot])+", '"+ws[open-1].text+"'"+arguments+")"...)
+			continue
+		case w.text == "{" && len(inside) == 0:
+			b = append(b, emptyName+"()"...)
+			continue
+		case w.text == "(" && !called:
+			b = append(b, " "+groupName...)
+		}
+		b = append(b, w.text+elements(inside, true)+ws[end].space+ws[end].text...)
 	}
-	return b.String()
+	return string(b)
+}
+
+// isIndex tells whether what stands in the brackets of a subscript may be a number:
+// not the name of a member, and not a slice.
+func isIndex(ws []word) bool {
+	return len(ws) > 1 && topLevel(ws, ":") < 0 || len(ws) == 1 && ws[0].kind != wordString
 }
 
 // joinedLines finds a backslash and line end, and escapes, which it must not split.
@@ -363,7 +411,9 @@ func isCallee(ws []word, i int) bool {
 		}
 		return true
 	case wordSign:
-		return before.text == ")" || before.text == "]"
+		return before.text == ")" || before.text == "]" || before.text == "}"
+	case wordString:
+		return ws[i].text == "["
 	default:
 		return false
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nikolalohinski/gonja/v2/builtins"
 	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
 	"github.com/nikolalohinski/gonja/v2/loaders"
@@ -56,10 +55,6 @@ func Compile(source string) (t *Template, err error) {
 		Filters:           filters(),
 		Tests:             tests(),
 		ControlStructures: controlStructures(),
-		Methods: exec.Methods{
-			Str: stringMethods(), Dict: dictMethods(), List: builtins.Methods.List,
-			Bool: builtins.Methods.Bool, Int: builtins.Methods.Int, Float: builtins.Methods.Float,
-		},
 	})
 	if err != nil {
 		reason := strings.TrimPrefix(err.Error(), "failed to parse template '"+text+"': ")

@@ -58,6 +58,12 @@ func TestFeatures(t *testing.T) {
 		{`{% set tail = one + [] %}{{ tail[-1] }}{{ (messages|selectattr('role','equalto','user')|list)[-1].role }}`, "ouser"},
 		{`{{ messages[1].content[:3] }}`, "한국어"},
 		{`{{ (1, 2)[0] }}{{ {'a': 1}['a'] }}{{ ms[5] is defined }}`, "11False"},
+		{`{{ '한국어'[0] }}{{ '한국어'[-1] }}{{ ms[0][0] }}{{ '한국어'[9] is defined }}{{ 'ab'[1 - 1] }}`, "한어pFalsea"},
+		// Comparisons and the precedence of filters.
+		{`{{ 1 < 2 < 3 }}{{ 3 > 2 > 2 }}{{ 1 < 2 == 2 and 1 < 1 < 5 or 'z' }}{{ not 1 < 5 < 3 }}`, "TrueFalsezTrue"},
+		{`{{ 'a' in 'A'|lower }}{{ 'b' not in 'B' | lower }}{{ 'y' if not '' | length }}{{ 'b' in ['b'] | list and true }}`, "TrueFalseyTrue"},
+		{`{{ 'U'.lower() == 'u' }}{{ 'U'.lower() in ['u'] }}`, "TrueTrue"},
+		{`{{ 'y' if {} else 'n' }}{{ 'y' if d.none or {} else 'n' }}{{ {}|tojson }}{{ {} is mapping }}{% for k in {} %}{{ k }}{% endfor %}`, "nn{}True"},
 		// Strings.
 		{`{{ 'abcabc'.replace('a','x') }} {{ 'aaa'.replace('a','b',1) }}`, "xbcxbc baa"},
 		{`{{ '  abc '.lstrip() }}|{{ ' a '.strip() }}|{{ 'xxaxx'.rstrip('x') }}|{{ ' a '|trim }}|`, "abc |a|xxa|a|"},
@@ -74,6 +80,9 @@ func TestFeatures(t *testing.T) {
 		{`{% for m in [] %}x{% else %}none{% endfor %}{% for i in range(2, 0, -1) %}{{ i }}{% endfor %}`, "none21"},
 		{`{% for m in ms %}{{ loop.previtem or '-' }}{{ loop.nextitem or '-' }}{% endfor %}`, "-qprq-"},
 		{`{% macro f(a, b=none) %}[{{ a }}{{ b or 'nil' }}]{% endmacro %}{{ f(1) }}{{ f(1, b=2) }}`, "[1nil][12]"},
+		{`{% macro f(x) %}<{{ x }}{{ caller(1, 'b') }}>{% endmacro %}{% macro g() %}g{% endmacro %}{% call(n, s) f(g()) %}{{ n }}{{ s }}{% endcall %}`, "<g1b>"},
+		{`{% set ns = namespace(n=0) %}{% macro f() %}{% set ns.n = ns.n + 1 %}x{% endmacro %}{{ f().strip().upper() }}{{ ns.n }}`, "X1"},
+		{`{{ ms|reverse|join }}{{ 'abc'|reverse }}{{ 'a-b c\\d'|title }}{{ -1 is odd }}{{ '1' is upper }}`, "rqpcbaA-B C\\dTrueFalse"},
 		{`{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(3) }}`, "3210"},
 		{`{% set x %}hello {{ 1 + 1 }}{% endset %}{{ x }}`, "hello 2"},
 		{`{% set z = 1 %}{% if true %}{% set z = 2 %}{% endif %}{{ z }}`, "2"},
@@ -134,6 +143,10 @@ func TestTemplateErrors(t *testing.T) {
 		{"include", "{% include '/etc/passwd' %}", "does not compile"},
 		{"import", "{% import '/etc/passwd' as x %}", "does not compile"},
 		{"extends", "{% extends '/etc/passwd' %}", "does not compile"},
+		{"unknown method", "{{ 'a'.frobnicate() }}", "no method"},
+		{"list method", "{{ messages.append(1) }}", "no method"},
+		{"call without macro", "{% call 1 %}{% endcall %}", "does not compile"},
+		{"call with too many", "{% macro f() %}{{ caller(1) }}{% endmacro %}{% call f() %}{% endcall %}", "takes 0 arguments"},
 		{"attribute of undefined", "{{ a.b.c }}", "cannot render"},
 		{"not callable", "{{ messages() }}", "cannot render"},
 		{"brackets", "{{ (a] }}", "does not compile"},
@@ -373,5 +386,13 @@ func BenchmarkRender(b *testing.B) {
 		if _, err := tmpl.Render(in); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A chain of methods costs one evaluation each.
+func TestLongChain(t *testing.T) {
+	source := "{% macro f() %}x{% endmacro %}{{ f()" + strings.Repeat(".strip()", 200) + " }}"
+	if got := render(t, source, Input{}); got != "x" {
+		t.Errorf("got %q", got)
 	}
 }

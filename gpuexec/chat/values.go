@@ -40,6 +40,35 @@ func (l list) GetItem(key any) (*exec.Value, bool) {
 	return exec.ToValue(l[i]), true
 }
 
+// item is a subscript: a character of a string, an element of a list by Python's
+// index rules, or a member of an object; undefined when there is none.
+func item(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+	v, key := normalize(va.Args[0]), unwrap(va.Args[1])
+	if v.IsString() {
+		at, ok := key.(int)
+		runes := []rune(v.String())
+		if at < 0 {
+			at += len(runes)
+		}
+		if !ok || at < 0 || at >= len(runes) {
+			return exec.AsValue(nil)
+		}
+		return exec.AsValue(string(runes[at]))
+	}
+	name, isName := key.(string)
+	if _, isInt := key.(int); !isInt && !isName {
+		return exec.AsValue(fmt.Errorf("a subscript must be a string or an integer, not %.40v", key))
+	}
+	out, found := v.GetItem(key)
+	if !found && isName {
+		out, found = v.GetAttribute(name)
+	}
+	if !found && !out.IsError() {
+		return exec.AsValue(nil)
+	}
+	return out
+}
+
 // normalize gives lists made by gonja the index rules of list.
 func normalize(v *exec.Value) *exec.Value {
 	if !v.IsList() {
@@ -144,8 +173,13 @@ func decodeObject(d *json.Decoder, depth int) (any, error) {
 		at[key] = len(out.Pairs)
 		out.Pairs = append(out.Pairs, &exec.Pair{Key: exec.AsValue(key), Value: exec.AsValue(v)})
 	}
-	_, err := d.Token()
-	return out, err
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if len(out.Pairs) == 0 {
+		return map[string]any{}, nil // an empty exec.Dict would be true
+	}
+	return out, nil
 }
 
 // number is an int where it fits, else a float64, as Python's json module makes them.
@@ -162,8 +196,15 @@ func number(n json.Number) any {
 
 // object is v as an object, or nil.
 func object(v any) *exec.Dict {
-	d, _ := unwrap(v).(*exec.Dict)
-	return d
+	switch t := unwrap(v).(type) {
+	case *exec.Dict:
+		return t
+	case map[string]any:
+		if len(t) == 0 {
+			return exec.NewDict()
+		}
+	}
+	return nil
 }
 
 // field is the value of a key, nil when absent.
