@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/gpuexec/chat"
-	"github.com/weir-dev/weir/gpuexec/grammar"
-	"github.com/weir-dev/weir/schemas"
 )
 
 // family is the way in which a model writes reasoning and calls; "" when it is not
@@ -42,16 +40,6 @@ func (f family) spec(tools []json.RawMessage, thinks, one bool) string {
 		s.Tools, s.One, s.Strings = true, one, chat.StringParameters(s.Family, tools)
 	}
 	return s.String()
-}
-
-// calls is the grammar of required calls; the template shows which of its forms the
-// family writes.
-func (f family) calls(template string, tools []json.RawMessage, forced []string, one bool) (string, *schemas.Failure) {
-	g, err := grammar.ToolCalls(grammar.Calls{Family: string(f), Template: template, Tools: tools, Only: forced, One: one})
-	if err != nil {
-		return "", invalid("tool_choice", "%s", err)
-	}
-	return g, nil
 }
 
 // said is an answer taken apart.

@@ -60,9 +60,6 @@ func (r *Renderer) Render(req *schemas.RenderRequest) schemas.RenderReply {
 	if f != nil {
 		return failed(f)
 	}
-	if reply.Grammar, f = r.grammar(req, c); f != nil {
-		return failed(f)
-	}
 	var p prompt
 	if len(req.Messages) > 0 {
 		s, f := r.source(req, c.tools)
@@ -74,15 +71,22 @@ func (r *Renderer) Render(req *schemas.RenderRequest) schemas.RenderReply {
 		}
 		reply.Matched = longest(req.Known, p.text)
 		reply.Answered, reply.Rewrite = s.answer(req, p, reply.Matched)
+		thinks := opensReasoning(p.text)
+		if reply.Grammar, f = r.grammar(req, c, thinks); f != nil {
+			return failed(f)
+		}
 		parsed := c.tools
 		if !c.parse {
 			parsed = nil
 		}
-		// A grammar leaves no room for reasoning, even where the prompt opened it.
-		reply.Parse = r.family.spec(parsed, reply.Grammar == "" && opensReasoning(p.text), c.one)
+		// A format leaves no room for reasoning, even where the prompt opened it.
+		reply.Parse = r.family.spec(parsed, thinks && (reply.Grammar == "" || c.forced), c.one)
 	} else {
 		if !utf8.ValidString(req.Text) {
 			return failed(invalid("prompt", "the prompt is not valid UTF-8"))
+		}
+		if reply.Grammar, f = r.grammar(req, choice{}, false); f != nil {
+			return failed(f)
 		}
 		p.text = req.Text
 		reply.Matched = longest(req.Known, p.text)

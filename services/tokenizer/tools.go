@@ -19,7 +19,8 @@ var toolsName = regexp.MustCompile(`\btools\b`)
 type choice struct {
 	tools  []json.RawMessage // shown to the model
 	parse  bool              // calls are looked for in the answer
-	forced []string          // names of which one must be called; nil: none must
+	forced bool              // there must be a call
+	only   []string          // names of which one must be called; nil: of any
 	one    bool              // at most one call
 }
 
@@ -57,10 +58,7 @@ func (r *Renderer) choice(req *schemas.RenderRequest) (choice, *schemas.Failure)
 	}
 	c.parse = true
 	if mode == "required" {
-		c.forced = names
-		if len(only) > 0 {
-			c.forced = only
-		}
+		c.forced, c.only = true, only
 		return c, nil
 	}
 	if len(only) > 0 { // allowed, not required: the others are not shown
@@ -144,23 +142,42 @@ func toolChoice(raw json.RawMessage) (mode string, only []string, f *schemas.Fai
 
 // grammar is what the answer is constrained to: a grammar that came with the
 // request, response_format or a required call. Nothing unchecked reaches a library.
-func (r *Renderer) grammar(req *schemas.RenderRequest, c choice) (string, *schemas.Failure) {
+// thinks: the prompt has opened the reasoning.
+func (r *Renderer) grammar(req *schemas.RenderRequest, c choice, thinks bool) (string, *schemas.Failure) {
 	g, param, f := format(req)
 	switch {
 	case f != nil:
 		return "", f
-	case c.forced != nil && g != "":
+	case c.forced && g != "":
 		return "", invalid("tool_choice", "a required tool call and %s both say what the answer must be; leave one of them out", param)
-	case c.forced != nil:
+	case c.forced:
 		param = "tool_choice"
-		if g, f = r.family.calls(r.model.Template, req.Tools, c.forced, c.one); f != nil {
-			return "", f
-		}
+	case g == "":
+		return "", nil
 	}
-	if g != "" && !r.constrain {
+	if !r.constrain {
 		return "", invalid(param, "the %s engine cannot constrain its answers; use the llama engine", r.model.Engine)
 	}
-	return g, nil
+	if !c.parse || param == "grammar" {
+		return g, nil
+	}
+	calls, err := grammar.ToolCalls(grammar.Calls{
+		Family: string(r.family), Template: r.model.Template, Tools: c.tools, Only: c.only, One: c.one, Thinks: thinks && c.forced,
+	})
+	switch {
+	case err != nil && c.forced:
+		return "", invalid("tool_choice", "the call cannot be required: %s", err)
+	case err != nil: // nothing can be called in that form
+		return g, nil
+	case c.forced:
+		return calls, nil
+	}
+	// The model may call a tool or give the answer in its format.
+	both := either(g, calls)
+	if err := grammar.Check(both); err != nil {
+		return "", invalid(param, "%s and tools together: %s", param, err)
+	}
+	return both, nil
 }
 
 // format turns grammar or response_format into GBNF; param says which it was.
