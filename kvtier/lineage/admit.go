@@ -137,6 +137,10 @@ func (l *Lineage) messages(t *turn) *schemas.Failure {
 	if t.kind == "" || t.kind == infer.Continue {
 		t.kind = b.kindOf(all, kept)
 	}
+	s.clock++
+	if b.turned = s.clock; b.first == 0 {
+		b.first = len(all)
+	}
 	if s.trees != nil {
 		s.trees.Set(b.id, b.parent, itemsOf(all), int64(t.at))
 		t.listed = true

@@ -277,7 +277,7 @@ func (l *Lineage) failed(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 		l.gone(s, t.log) // what may have been computed of its prompt
 	}
 	if t.listed && s.trees != nil {
-		if len(b.hist) > 0 {
+		if len(b.hist) > 0 && !(b.fresh && b.guessed) {
 			s.trees.Set(b.id, b.parent, itemsOf(b.hist), int64(t.at))
 		} else {
 			s.trees.Remove(b.id)

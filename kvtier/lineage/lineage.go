@@ -86,6 +86,7 @@ type session struct {
 	owed       int           // refusals that the server does not have yet
 	tokens     int           // in all logbooks
 	bytes      int           // of all messages
+	clock      uint64        // counts turns and new branches
 	expecting  int           // branches whose context is to be replaced
 	read, seen uint64        // last event that came, and that is in the state
 	again      bool          // began after sessions were forgotten: its ids may be old ones
@@ -102,6 +103,10 @@ type branch struct {
 	state      schemas.BranchState
 	why        string       // what the state follows from
 	guessed    bool         // nobody said that there is such a branch
+	born       infer.Kind   // why it was made
+	made       uint64       // when, by the session's clock
+	turned     uint64       // its last turn, likewise
+	first      int          // messages in its first prompt
 	inferred   bool         // nobody said that it is in this state
 	tool       string       // that it waits for
 	resume     int64        // when it is expected back, Unix time in ns

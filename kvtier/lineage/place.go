@@ -134,8 +134,11 @@ func (l *Lineage) place(now schemas.Time, t *turn, out []schemas.Msg) []schemas.
 			p.Kind = infer.Fork
 		}
 	case name != "":
-		if p.Branch != name {
+		if b := s.branches[name]; p.Branch != name {
 			p.Kind = "" // told when it is rendered
+			if b.turns == 0 {
+				p.Kind = b.born
+			}
 		}
 	case b != nil:
 		name, p.New, p.Kind = b.id, false, infer.Compaction
@@ -167,6 +170,9 @@ func (l *Lineage) placeKnown(now schemas.Time, t *turn, name string, out []schem
 	b, n := s.find(t.msg.Weir.Known)
 	switch {
 	case name != "":
+		if b := s.branches[name]; b == nil || b.guessed && b.turns == 0 {
+			t.inferred, t.kind = true, infer.Fork
+		}
 	case b == nil:
 		f := needFull(t.msg.Weir.Known, "a branch")
 		return l.refuse(now, t, f.Code, f.Message, f.Param, out)
@@ -254,7 +260,7 @@ func (l *Lineage) on(now schemas.Time, t *turn, name, parent string, out []schem
 		if b = l.newBranch(now, s, name, p, n, known); b == nil {
 			return l.refuse(now, t, schemas.CodeBusy, fmt.Sprintf("the session has %d branches already; end some, or use another session", len(s.branches)), "weir.branch", out)
 		}
-		b.guessed = t.inferred
+		b.guessed, b.born = t.inferred, t.kind
 		if !t.inferred && p != nil {
 			t.kind = infer.Fork
 			s.count("fork", false)
@@ -270,7 +276,8 @@ func (l *Lineage) newBranch(now schemas.Time, s *session, name string, p *branch
 	if len(s.branches) >= l.cfg.MaxBranches && (!s.inferred || !l.forgetBranches(s, p)) {
 		return nil
 	}
-	b := &branch{id: name, at: now, fresh: true}
+	s.clock++
+	b := &branch{id: name, at: now, fresh: true, made: s.clock, turned: s.clock}
 	s.branches[name] = b
 	if p == nil {
 		return b
@@ -285,7 +292,9 @@ func (l *Lineage) newBranch(now schemas.Time, s *session, name string, p *branch
 }
 
 // forest is the inference of branches of a session. Sessions whose turns say where
-// they belong need none.
+// they belong need none. It is made anew from the branches after a restart: each
+// begins with as many messages as it once did, in the order in which they were made
+// and then in that of their last turns.
 func (l *Lineage) forest(s *session) *infer.Forest {
 	if s.trees != nil {
 		return s.trees
@@ -295,18 +304,26 @@ func (l *Lineage) forest(s *session) *infer.Forest {
 	for _, b := range s.branches {
 		all = append(all, b)
 	}
-	sort.Slice(all, func(i, j int) bool {
-		if all[i].at != all[j].at {
-			return all[i].at < all[j].at
-		}
-		return all[i].id < all[j].id
-	})
-	for _, b := range all {
+	sort.Slice(all, func(i, j int) bool { return all[i].made < all[j].made })
+	context := func(b *branch) []*entry {
 		if b.busy != nil && b.busy.entries != nil {
-			s.trees.Set(b.id, b.parent, itemsOf(b.busy.entries), int64(b.at))
 			b.busy.listed = true
-		} else if len(b.hist) > 0 {
-			s.trees.Set(b.id, b.parent, itemsOf(b.hist), int64(b.at))
+			return b.busy.entries
+		}
+		if b.fresh && b.guessed {
+			return nil // it has its parent's context until its first turn is rendered
+		}
+		return b.hist
+	}
+	for _, b := range all {
+		if list := context(b); len(list) > 0 {
+			s.trees.Set(b.id, b.parent, itemsOf(list[:min(len(list), max(1, b.first))]), 0)
+		}
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].turned < all[j].turned })
+	for _, b := range all {
+		if list := context(b); len(list) > 0 {
+			s.trees.Set(b.id, b.parent, itemsOf(list), 0)
 		}
 	}
 	return s.trees

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/schemas"
 )
@@ -33,6 +34,28 @@ func story() []func(w *world) {
 		func(w *world) { w.answer("u4", "fourth", "|") },
 		func(w *world) { w.turn("s", "u6", "main", "f", "") },
 		func(w *world) { w.answer("u6", "sixth", "|") },
+		// Turns that do not say where they belong, and what is said of branches.
+		func(w *world) { w.chat("i", "w1", system, longU) },
+		func(w *world) { w.publish("i", schemas.EventToolWait, `{"v":1,"tool":"bash","turn":"w1"}`) },
+		func(w *world) { w.answer("w1", "ok", "|") },
+		func(w *world) { w.publish("i", schemas.EventBranchFork, `{"v":1,"branch":"side"}`) },
+		func(w *world) { w.chat("i", "w2", system, longU, message("assistant", "ok"), user("two")) },
+		func(w *world) { w.chat("i", "w3", system, longU, message("assistant", "ok"), user("three")) },
+		func(w *world) { w.chat("i", "w4", system, user("explore")) },
+		func(w *world) { known = w.answer("w3", "ok", "|").Known() },
+		func(w *world) {
+			w.publish("i", schemas.EventTurn, `{"weir":{"turn":"w5","known":"`+known+`"},"messages":[`+user("on")+`]}`)
+		},
+		func(w *world) { w.answer("w2", "ok", "|") },
+		func(w *world) { w.publish("i", schemas.EventCompacted, `{"v":1}`) },
+		func(w *world) { w.answer("w5", "ok", "|") },
+		func(w *world) { w.publish("i", schemas.EventUserWait, `{"v":1,"branch":"nobody"}`) },
+		func(w *world) { w.answer("w4", "ok", "|") },
+		func(w *world) { w.turn("i", "w6", "main", "in short", "") },
+		func(w *world) { w.answer("w6", "ok", "|") },
+		func(w *world) { w.chat("i", "w7", system, user("explore"), message("assistant", "ok"), user("more")) },
+		func(w *world) { w.answer("w7", "ok", "|") },
+		func(w *world) { w.publish("i", schemas.EventSessionEnd, `{"v":1}`) },
 	}
 }
 
@@ -174,4 +197,70 @@ func TestCancelReadAgain(t *testing.T) {
 	want(t, "behind it", w.prompt("u3"), "<user>b|<assistant>{y|}<user>c|<assistant>")
 	w.answer("u3", "z", "|")
 	want(t, "cancelled", w.failure("s", "u4"), schemas.CodeCancelled)
+}
+
+// contexts is what branches hold that were answered on, by name: messages and tokens.
+func (w *world) contexts() map[string]string {
+	out := map[string]string{}
+	for key, s := range w.l.sessions {
+		for n, b := range s.branches {
+			if b.turns == 0 {
+				continue // what it began with does not matter any more
+			}
+			var text []string
+			for _, e := range b.hist {
+				text = append(text, string(e.raw))
+			}
+			if b.log != nil {
+				text = append(text, fmt.Sprint(b.log.Tokens, b.log.Computed))
+			}
+			out[key+"/"+n] = fmt.Sprint(b.known, b.turns, text)
+		}
+	}
+	return out
+}
+
+// TestRestoreAnywhere: agents that send plain histories, several at once, and
+// restarts at any point: every branch ends with the context that it has without
+// restarts.
+func TestRestoreAnywhere(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		a, b := newWorld(t, nil), newWorld(t, nil)
+		both := func(f func(w *world)) { f(a); f(b) }
+		agents := [3][]string{{system, user("one")}, {system, user("two")}, {user("three")}}
+		turn := [3]string{}
+		var snap []byte
+		var seqs map[string]uint64
+		for i := range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			k := rapid.IntRange(0, 2).Draw(rt, "agent")
+			switch id := fmt.Sprint("u", i); {
+			case turn[k] == "":
+				turn[k] = id
+				both(func(w *world) { w.chat("s", id, agents[k]...) })
+				if a.ready[id] == nil {
+					rt.Fatalf("%s is not ready: %+v", id, a.results["s/"+id])
+				}
+			default:
+				answer := fmt.Sprint("answer ", i)
+				both(func(w *world) { w.answer(turn[k], answer, "|") })
+				turn[k] = ""
+				agents[k] = append(agents[k], message("assistant", answer), user(fmt.Sprint("next ", i)))
+			}
+			switch rapid.IntRange(0, 5).Draw(rt, "fault") {
+			case 0:
+				snap, seqs = b.snapshot()
+			case 1:
+				b.restart(snap, seqs)
+			}
+		}
+		b.restart(snap, seqs)
+		if diff := cmp.Diff(a.contexts(), b.contexts()); diff != "" {
+			rt.Fatalf("(-without +with restarts)\n%s", diff)
+		}
+		for id, r := range a.ready {
+			if g := b.ready[id]; g == nil || g.Branch != r.Branch {
+				rt.Fatalf("%s was ready on %s, and is as %+v", id, r.Branch, g)
+			}
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 
+	infer "github.com/weir-dev/weir/kvtier/branch"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -33,6 +34,7 @@ type sessionState struct {
 	Again    bool           `json:"again,omitempty"`
 	Inferred bool           `json:"inferred,omitempty"`
 	Ended    bool           `json:"ended,omitempty"`
+	Clock    uint64         `json:"clock,omitempty"`
 	Last     string         `json:"last,omitempty"`
 	Events   map[string]int `json:"events,omitempty"`
 	Refs     []string       `json:"refs,omitempty"`
@@ -51,6 +53,10 @@ type branchState struct {
 	State     schemas.BranchState `json:"state,omitempty"`
 	Why       string              `json:"why,omitempty"`
 	Guessed   bool                `json:"guessed,omitempty"`
+	Born      infer.Kind          `json:"born,omitempty"`
+	Made      uint64              `json:"made,omitempty"`
+	Turned    uint64              `json:"turned,omitempty"`
+	First     int                 `json:"first,omitempty"`
 	Inferred  bool                `json:"inferred,omitempty"`
 	Tool      string              `json:"tool,omitempty"`
 	Resume    int64               `json:"resume,omitempty"`
@@ -103,7 +109,7 @@ func (l *Lineage) Snapshot(dst []byte) ([]byte, error) {
 
 func (s *session) state() sessionState {
 	ss := sessionState{
-		Tenant: s.tenant, ID: s.id, Used: int64(s.used), Seen: s.seen, Again: s.again, Inferred: s.inferred, Ended: s.ended,
+		Tenant: s.tenant, ID: s.id, Used: int64(s.used), Seen: s.seen, Again: s.again, Inferred: s.inferred, Ended: s.ended, Clock: s.clock,
 		Events: s.events, Refs: slices.Sorted(maps.Keys(s.refs)), Gone: s.gone,
 	}
 	if s.last != nil {
@@ -113,7 +119,7 @@ func (s *session) state() sessionState {
 	for _, n := range sortedBranches(s) {
 		b := s.branches[n]
 		bs := branchState{
-			ID: n, Parent: b.parent, State: b.state, Why: b.why, Guessed: b.guessed, Inferred: b.inferred, Tool: b.tool, Resume: b.resume, At: int64(b.at),
+			ID: n, Parent: b.parent, State: b.state, Why: b.why, Guessed: b.guessed, Born: b.born, Made: b.made, Turned: b.turned, First: b.first, Inferred: b.inferred, Tool: b.tool, Resume: b.resume, At: int64(b.at),
 			Fresh: b.fresh, Tail: b.tail, Known: b.known, Turns: b.turns, ToolWaits: b.toolWaits, Expect: b.expect, Heard: b.heard,
 		}
 		for _, e := range b.hist {
@@ -203,7 +209,7 @@ func (l *Lineage) Restore(b []byte) error {
 
 func (l *Lineage) restore(ss *sessionState) error {
 	s := newSession(ss.Tenant, ss.ID)
-	s.used, s.seen, s.again, s.inferred, s.ended, s.gone = schemas.Time(ss.Used), ss.Seen, ss.Again, ss.Inferred, ss.Ended, ss.Gone
+	s.used, s.seen, s.again, s.inferred, s.ended, s.clock, s.gone = schemas.Time(ss.Used), ss.Seen, ss.Again, ss.Inferred, ss.Ended, ss.Clock, ss.Gone
 	s.events = ss.Events
 	for _, r := range ss.Refs {
 		l.name(s, r)
@@ -221,7 +227,7 @@ func (l *Lineage) restore(ss *sessionState) error {
 	for i := range ss.Branches {
 		bs := &ss.Branches[i]
 		b := &branch{
-			id: bs.ID, parent: bs.Parent, state: bs.State, why: bs.Why, guessed: bs.Guessed, inferred: bs.Inferred, tool: bs.Tool, resume: bs.Resume,
+			id: bs.ID, parent: bs.Parent, state: bs.State, why: bs.Why, guessed: bs.Guessed, born: bs.Born, made: bs.Made, turned: bs.Turned, first: bs.First, inferred: bs.Inferred, tool: bs.Tool, resume: bs.Resume,
 			at: schemas.Time(bs.At), fresh: bs.Fresh, tail: bs.Tail, known: bs.Known, turns: bs.Turns, toolWaits: bs.ToolWaits, heard: bs.Heard,
 		}
 		var hist []*entry

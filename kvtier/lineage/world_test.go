@@ -29,11 +29,11 @@ type world struct {
 	// reasons: the template writes the reasoning of answers behind the last user's
 	// message only; keeps: of all.
 	reasons, keeps, uncached bool
-	ops     []*schemas.Op
-	sent    []schemas.Msg
-	rejects []*schemas.Reject
-	asked   []string // kinds of operations
-	confirm []schemas.Msg
+	ops                      []*schemas.Op
+	sent                     []schemas.Msg
+	rejects                  []*schemas.Reject
+	asked                    []string // kinds of operations
+	confirm                  []schemas.Msg
 }
 
 func newWorld(t testing.TB, change func(*Config)) *world {
@@ -468,9 +468,9 @@ func (w *world) sessions() string {
 	}
 	for i := range st.Sessions {
 		s := &st.Sessions[i]
-		s.Used = 0
+		s.Used, s.Clock = 0, 0
 		for j := range s.Branches {
-			s.Branches[j].At = 0
+			s.Branches[j].At, s.Branches[j].Made, s.Branches[j].Turned = 0, 0, 0
 		}
 		sort.Slice(s.Turns, func(a, b int) bool { return s.Turns[a].ID < s.Turns[b].ID })
 	}
