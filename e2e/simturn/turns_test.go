@@ -33,8 +33,24 @@ type client struct {
 
 const maxTokens = 40
 
+// say publishes an event about the branch that the client is on, sometimes twice.
+func (c *client) say(kind schemas.EventKind) {
+	body, err := schemas.Encode(&schemas.Event{Header: schemas.H(), Tool: "shell", Turn: fmt.Sprintf("u%d", c.sent-1)})
+	if err != nil {
+		c.s.t.Fatal(err)
+	}
+	for range 1 + c.s.rnd.IntN(2) {
+		if _, err := c.s.sim.Publish(schemas.AgentSubject("t", c.session, kind), "", body); err != nil {
+			c.s.t.Fatal(err)
+		}
+	}
+}
+
 // next publishes the next turn, sometimes twice.
 func (c *client) next() {
+	if r := c.results[fmt.Sprintf("u%d", c.sent-1)]; r != nil && r.Failure == nil && c.s.rnd.IntN(3) == 0 {
+		c.say(schemas.EventToolWait)
+	}
 	id := fmt.Sprintf("u%d", c.sent)
 	c.sent++
 	c.messages = append(c.messages, map[string]string{"role": "user", "content": fmt.Sprintf("%s asks %d %0*d", c.session, c.sent, 20+c.s.rnd.IntN(300), 0)})

@@ -75,7 +75,7 @@ func (l *Lineage) event(now schemas.Time, s *session, in *schemas.Msg, out []sch
 	case s.ended || b.state == schemas.BranchEnded && b.why != "decay":
 		return l.dropEvent(now, in, &drop.Ended, schemas.CodeInvalid, fmt.Sprintf("branch %q has ended", name), out)
 	case e.Turn != "" && e.Turn != b.tail && (b.busy == nil || b.busy.id != e.Turn):
-		return l.dropEvent(now, in, &drop.Late, schemas.CodeInvalid, fmt.Sprintf("branch %q has gone on since turn %q", name, e.Turn), out)
+		return l.dropEvent(now, in, &drop.Late, schemas.CodeInvalid, fmt.Sprintf("turn %q is not the last one of branch %q", e.Turn, name), out)
 	case b.busy != nil && e.Turn != "" && e.Turn != b.busy.id:
 		return l.dropEvent(now, in, &drop.Late, schemas.CodeInvalid, fmt.Sprintf("turn %q of branch %q is running", b.busy.id, name), out)
 	case b.busy != nil && (b.busy.state == turnReady || e.Turn == b.busy.id):

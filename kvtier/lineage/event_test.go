@@ -48,8 +48,8 @@ func TestBadEvents(t *testing.T) {
 		{"there already", "s", schemas.EventBranchFork, fork("sub", "main"), `"sub" is there already`, Dropped{Exists: 1}},
 		{"of nothing", "s", schemas.EventBranchFork, `{"v":1}`, `"main" cannot fork from "main"`, Dropped{Cycle: 1}},
 		{"of an ended branch", "s", schemas.EventCompacted, `{"v":1,"branch":"done"}`, `"done" has ended`, Dropped{Ended: 1}},
-		{"late", "s", schemas.EventToolWait, `{"v":1,"turn":"u1"}`, `has gone on since turn "u1"`, Dropped{Late: 1}},
-		{"of a turn that never was", "s", schemas.EventToolWait, `{"v":1,"turn":"u999"}`, `has gone on since turn "u999"`, Dropped{Late: 1}},
+		{"late", "s", schemas.EventToolWait, `{"v":1,"turn":"u1"}`, `turn "u1" is not the last one of branch "main"`, Dropped{Late: 1}},
+		{"of a turn that never was", "s", schemas.EventToolWait, `{"v":1,"turn":"u999"}`, `turn "u999" is not the last one`, Dropped{Late: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, nil)

@@ -99,6 +99,13 @@ func (l *Lineage) place(now schemas.Time, t *turn, out []schemas.Msg) []schemas.
 	if w.Known != "" {
 		return l.placeKnown(now, t, name, out)
 	}
+	return l.placeMessages(now, t, name, live, out)
+}
+
+// placeMessages places a turn by the messages that it sends. name is where it was
+// before, if it was; live says that nothing is published of it yet.
+func (l *Lineage) placeMessages(now schemas.Time, t *turn, name string, live bool, out []schemas.Msg) []schemas.Msg {
+	s := t.sess
 	like := s.last
 	if b := s.branches[name]; b != nil {
 		like = b
@@ -123,30 +130,35 @@ func (l *Lineage) place(now schemas.Time, t *turn, out []schemas.Msg) []schemas.
 	if name != "" {
 		busy = nil // its answers may be there by now
 	}
-	p := l.forest(s).Place(infer.Request{At: int64(t.at), Items: itemsOf(t.items), Hint: w.Hint}, busy, func() string { return s.fresh(t) })
+	p := l.forest(s).Place(infer.Request{At: int64(t.at), Items: itemsOf(t.items), Hint: t.msg.Weir.Hint}, busy, func() string { return s.fresh(t) })
 	from := p.Branch
 	if p.New {
 		from = p.Parent
 	}
 	switch b := s.summary(p); {
-	case name != "" && s.branches[name] == nil:
-		if !p.New {
-			p.Kind = infer.Fork
-		}
 	case name != "":
-		if b := s.branches[name]; p.Branch != name {
-			p.Kind = "" // told when it is rendered
-			if b.turns == 0 {
-				p.Kind = b.born
-			}
-		}
+		p.Kind = s.kindThen(name, p)
 	case b != nil:
-		name, p.New, p.Kind = b.id, false, infer.Compaction
+		name, p.Kind = b.id, infer.Compaction
 	default:
 		name = p.Branch
 	}
 	t.inferred, t.kind = true, p.Kind
 	return l.on(now, t, name, from, out)
+}
+
+// kindThen is what a turn was to the branch on which an earlier life had placed it,
+// or "", which is told when it is rendered. p is where it would go by now.
+func (s *session) kindThen(name string, p infer.Placement) infer.Kind {
+	switch b := s.branches[name]; {
+	case b == nil && !p.New:
+		return infer.Fork
+	case b == nil, p.Branch == name:
+		return p.Kind
+	case b.turns == 0:
+		return b.born
+	}
+	return ""
 }
 
 // summary is the idle branch whose context is to be replaced, as its agent said,
