@@ -22,7 +22,9 @@ const worker = new Agent({
   toolUseBehavior: async (_context, results) => ({ isFinalOutput: calls >= steps, isInterrupted: undefined, finalOutput: String(results.length) }),
 });
 const worked = await run(worker, "How many ships are in the harbour? Session " + api, { maxTurns: steps + 2 });
-// The last answer is text.
-const speaker = new Agent({ ...base, modelSettings: { ...modelSettings, toolChoice: "none", maxTokens: 16 } });
+// The last answer is text, and has an end because it has a schema.
+const speaker = new Agent({
+  ...base, modelSettings: { ...modelSettings, toolChoice: "none" }, outputType: z.object({ ships: z.enum(["many", "few"]) }),
+});
 const said = await run(speaker, worked.history, { maxTurns: 1 });
-console.log(JSON.stringify({ calls, answers: worked.rawResponses.length + said.rawResponses.length, text: typeof said.finalOutput === "string" }));
+console.log(JSON.stringify({ calls, answers: worked.rawResponses.length + said.rawResponses.length, text: ["many", "few"].includes(said.finalOutput?.ships) }));
