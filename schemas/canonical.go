@@ -43,6 +43,13 @@ func CanonicalMessage(raw json.RawMessage) (canonical []byte, digest [16]byte, e
 
 // Canonical is CanonicalMessage with what else is read on the way.
 func Canonical(raw json.RawMessage) (CanonicalForm, error) {
+	if f, ok := plainMessage(raw); ok {
+		return f, nil
+	}
+	return canonicalOfAny(raw)
+}
+
+func canonicalOfAny(raw json.RawMessage) (CanonicalForm, error) {
 	var f CanonicalForm
 	v, err := decodeAny(raw)
 	if err != nil {
