@@ -93,7 +93,7 @@ func textCases() []plant {
 		{cause: schemas.MissTemplate, message: -1, byte: -1, turns: []turn{{msgs: opening("k")}, {msgs: next, kwargs: `{"enable_thinking":false}`}}},
 		{cause: schemas.MissRewrite, message: 1, byte: 60, turns: []turn{{msgs: opening("r")}, {msgs: next}, {whole: change(1, 60, "X, which was edited. "+long("r", 90))}}},
 		{cause: schemas.MissCompaction, message: 1, byte: -1, turns: append(append([]turn(nil), history...), turn{whole: func(before []message) []message {
-			return []message{before[0], say("user", "Summary of what was said before: all is well."), say("user", "Go on.")}
+			return []message{before[0], say("user", "Summary of what was said before: all is well."), say("assistant", "Understood."), say("user", "Go on.")}
 		}})},
 		{cause: schemas.MissPruned, message: 3, byte: -1, turns: []turn{
 			{msgs: called, tools: []string{readFile}, force: callReadFile},

@@ -146,11 +146,14 @@ func (p *planter) one(ctx context.Context, session string, c plant) (Detail, err
 		} else if t.whole != nil {
 			msgs = t.whole(before)
 		}
+		link(msgs)
 		id := fmt.Sprintf("t%d", p.n)
 		p.n++
 		r, err := p.ask(ctx, where, id, t, msgs)
 		if err != nil {
-			return d, fmt.Errorf("case of %s, turn %d: %w", c.cause, i+1, err)
+			// The other cases are still worth to be tried, unless time is up.
+			d.Problem = fmt.Sprintf("turn %d: %s", i+1, err)
+			return d, context.Cause(ctx)
 		}
 		if t.session == "" {
 			answer, err := answerOf(r)
@@ -167,6 +170,21 @@ func (p *planter) one(ctx context.Context, session string, c plant) (Detail, err
 	d.Got, d.Problem = compare(c, rep)
 	d.Right = d.Problem == ""
 	return d, nil
+}
+
+// link gives tool results the id of the call that stands before them.
+func link(msgs []message) {
+	var id any
+	for _, m := range msgs {
+		if calls, ok := m["tool_calls"].([]any); ok && len(calls) > 0 {
+			if call, ok := calls[0].(map[string]any); ok {
+				id = call["id"]
+			}
+		}
+		if m["role"] == "tool" && id != nil {
+			m["tool_call_id"] = id
+		}
+	}
 }
 
 // ask runs one turn, as an agent that sends all its messages again.
