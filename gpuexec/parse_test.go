@@ -1,6 +1,7 @@
 package gpuexec_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -31,18 +32,29 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestMessageOfResult: a message that would be too long beside its text is left out.
+// TestMessageOfResult: a message that does not fit beside its text is left out, so
+// that the result can be published.
 func TestMessageOfResult(t *testing.T) {
-	for _, size := range []int{10, schemas.MaxMessage} {
+	for text, fits := range map[string]bool{
+		"b":                           true,
+		strings.Repeat("x", 400<<10):  true,
+		strings.Repeat("x", 600<<10):  false,
+		strings.Repeat("<", 60<<10):   true,
+		strings.Repeat("\n<", 90<<10): false,
+	} {
 		h := newHost(t, nil)
 		h.assign(1, schemas.RoleDecode)
 		j := job("u1", schemas.StageDecode, 1, 10, 20)
 		j.Ready.Parse = "hermes"
 		h.job(j)
 		h.complete() // open
-		message := `{"role":"assistant","content":"` + strings.Repeat("x", size) + `"}`
+		content, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := `{"role":"assistant","content":` + string(content) + `}`
 		d := schemas.OpDone{ID: h.op.ID, TookNS: 1, Decode: &schemas.DecodeDone{Steps: 1, Rows: []schemas.DecodeRow{{
-			Tokens: []int32{100}, Text: "a", Finish: "tool_calls", Answer: "a", Message: []byte(message),
+			Tokens: []int32{100}, Text: "a", Finish: "tool_calls", Answer: text, Message: []byte(message),
 		}}}}
 		h.op = nil
 		h.step(schemas.Msg{Kind: schemas.KindOpDone, OpDone: &d})
@@ -51,11 +63,14 @@ func TestMessageOfResult(t *testing.T) {
 			t.Fatalf("%d results", len(h.results))
 		}
 		r := h.confirm(0, "")
-		if want := size < schemas.MaxMessage; (string(r.Message) == message) != want || (r.Message == nil) == want {
-			t.Errorf("%d bytes: message %.60s", size, r.Message)
+		if (string(r.Message) == message) != fits || (r.Message == nil) == fits {
+			t.Errorf("%d bytes of text, %d of message: %.60s", len(text), len(message), r.Message)
 		}
 		if r.Parse != "hermes" || r.Finish != "tool_calls" {
 			t.Errorf("parser %q, finish %q", r.Parse, r.Finish)
+		}
+		if _, err := schemas.Encode(r); err != nil {
+			t.Errorf("%d bytes of text: %v", len(text), err)
 		}
 	}
 }

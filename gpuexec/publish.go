@@ -188,13 +188,31 @@ func (j *job) keptLogprobs() []jsonRaw {
 	return j.logprobs
 }
 
-// keptMessage is the message if it fits: a long answer is not sent twice. Whoever
+// keptMessage is the message if it fits beside the text, which says the same. Whoever
 // misses it makes it from the text.
 func (j *job) keptMessage() jsonRaw {
-	if len(j.message)+len(j.text) > schemas.MaxMessage/2 {
+	n := 64<<10 + 6*len(j.tokens) + jsonSize(j.text) + jsonSize(string(j.message))
+	for _, lp := range j.keptLogprobs() {
+		n += len(lp) + 1
+	}
+	if n > schemas.MaxMessage {
 		return nil
 	}
 	return j.message
+}
+
+// jsonSize bounds what encoding/json makes of a text: it escapes some characters.
+func jsonSize(text string) int {
+	n := len(text)
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			n++
+		case r < 0x20 || r == '<' || r == '>' || r == '&' || r == 0x2028 || r == 0x2029:
+			n += 5
+		}
+	}
+	return n
 }
 
 // passOn ends a prefill: the decode job goes straight to the executor that the

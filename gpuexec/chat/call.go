@@ -296,11 +296,7 @@ func (p *Parser) fail(again ...byte) {
 		p.mode, p.stray = modeText, true
 	default:
 		p.mode = modeText
-		held := r.raw
-		if bytes.HasSuffix(held, again) {
-			held = held[:len(held)-len(again)]
-		}
-		for _, c := range held {
+		for _, c := range bytes.TrimSuffix(r.raw, again) {
 			p.text(c)
 		}
 	}
