@@ -20,10 +20,24 @@ const (
 	maxSteps  = 1 << 18  // some seconds; loop iterations and macro calls together
 	maxCalls  = 100      // macro calls inside one another
 	maxRange  = 100_000  // elements of range()
+	// maxWork bounds what functions, filters and assignments read and write, in bytes.
+	// It takes a few seconds. A template that adds to one string message by message
+	// needs half the square of the text's length over that of a message.
+	maxWork = 256 << 20
+)
+
+// Work that is not bytes of strings, in the same unit.
+const (
+	itemWork = 8 // an element of a list that a filter reads
+	jsonWork = 4 // a byte that tojson writes
 )
 
 // ErrTemplate: a template does not compile, refuses its input or exceeds a bound.
 var ErrTemplate = errors.New("chat template")
+
+// ErrWork: the messages are too long for the way in which a template treats them.
+// It comes with ErrTemplate.
+var ErrWork = errors.New("too much work")
 
 // budgetName is the name under which a rendering's budget stands in its context.
 const budgetName = "__budget"
@@ -33,6 +47,7 @@ type budget struct {
 	out    strings.Builder
 	steps  int
 	calls  int
+	work   int
 	raised error // the error of raise_exception; gonja loses error chains
 }
 
@@ -43,6 +58,32 @@ func (b *budget) Write(p []byte) (int, error) {
 		return 0, b.raised
 	}
 	return b.out.Write(p)
+}
+
+// charge adds to the work of the rendering that e belongs to.
+func charge(e *exec.Evaluator, work int) error {
+	v, _ := e.Environment.Context.Get(budgetName)
+	b, ok := v.(*budget)
+	if !ok {
+		return errors.New("the rendering has no budget")
+	}
+	if b.work += work; b.work > maxWork && b.raised == nil {
+		b.raised = fmt.Errorf("%w: the template copies more than %d bytes of text for these messages and tools", ErrWork, maxWork)
+	}
+	return b.raised
+}
+
+// size is the work of reading a value.
+func size(v *exec.Value) int {
+	switch {
+	case v == nil || v.IsNil():
+		return 0
+	case v.IsString():
+		return v.Len()
+	case v.IsList():
+		return itemWork * v.Len()
+	}
+	return 0
 }
 
 // meter is a node put at the head of loop bodies and at both ends of macro bodies.

@@ -62,6 +62,18 @@ func filters() *exec.FilterSet {
 		return v
 	}
 	out["tojson"] = filterToJSON
+	for name, f := range out {
+		switch name {
+		case "length", "count", "first", "last", "default", "d": // do not read it all
+			continue
+		}
+		out[name] = func(e *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
+			if err := charge(e, size(in)); err != nil {
+				return exec.AsValue(err)
+			}
+			return f(e, in, va)
+		}
+	}
 	return exec.NewFilterSet(out)
 }
 
@@ -95,7 +107,7 @@ func title(s string) string {
 	}, s)
 }
 
-func filterToJSON(_ *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
+func filterToJSON(e *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
 	style, a := pythonJSON, arguments{va}
 	flag := func(name string) bool { v := va.KwArgs[name]; return v != nil && v.IsTrue() }
 	style.ascii, style.sortKeys = flag("ensure_ascii"), flag("sort_keys")
@@ -106,6 +118,9 @@ func filterToJSON(_ *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Val
 		style.item, style.pair = v.Index(0).String(), v.Index(1).String()
 	}
 	text, err := toJSON(in, style)
+	if err == nil {
+		err = charge(e, jsonWork*len(text))
+	}
 	if err != nil {
 		return exec.AsValue(err)
 	}
@@ -143,8 +158,11 @@ func cased(s string, to func(string) string) bool {
 func globals() *exec.Context {
 	return exec.NewContext(map[string]any{
 		noneName: (*null)(nil),
-		groupName: func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+		groupName: func(e *exec.Evaluator, va *exec.VarArgs) *exec.Value {
 			if len(va.Args) == 1 {
+				if err := charge(e, size(va.Args[0])); err != nil {
+					return exec.AsValue(err)
+				}
 				return normalize(va.Args[0])
 			}
 			out := list{}

@@ -123,8 +123,11 @@ func stringMethods() *exec.MethodSet[string] {
 // second one. Lists have none: Python's are for changing them, which transformers
 // forbids.
 func methodCall(ofString *exec.MethodSet[string], ofDict *exec.MethodSet[map[string]any]) func(*exec.Evaluator, *exec.VarArgs) *exec.Value {
-	return func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+	return func(e *exec.Evaluator, va *exec.VarArgs) *exec.Value {
 		v, name := va.Args[0], va.Args[1].String()
+		if err := charge(e, size(v)); err != nil {
+			return exec.AsValue(err)
+		}
 		rest := &exec.VarArgs{Args: va.Args[2:], KwArgs: va.KwArgs}
 		var out any
 		err := fmt.Errorf("a %T has no method %.40q", unwrap(v), name)

@@ -396,3 +396,24 @@ func TestLongChain(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// What one rendering may read and write is bounded.
+func TestWorkIsBounded(t *testing.T) {
+	messages := []json.RawMessage{json.RawMessage(`{"role":"user","content":"` + strings.Repeat("word ", 100_000) + `"}`)}
+	for name, source := range map[string]string{
+		"json":       "{% for a in range(500) %}{% for b in range(500) %}{{ messages|tojson|length }}{% endfor %}{% endfor %}",
+		"assignment": "{% set ns = namespace(t='') %}{% for a in range(90000) %}{% set ns.t = messages[0].content ~ a %}{% endfor %}",
+		"character":  "{% for a in range(90000) %}{{ messages[0].content[-1] }}{% endfor %}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tmpl, err := Compile(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tmpl.Render(Input{Messages: messages}); !errors.Is(err, ErrTemplate) || !errors.Is(err, ErrWork) {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -42,9 +42,12 @@ func (l list) GetItem(key any) (*exec.Value, bool) {
 
 // item is a subscript: a character of a string, an element of a list by Python's
 // index rules, or a member of an object; undefined when there is none.
-func item(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+func item(e *exec.Evaluator, va *exec.VarArgs) *exec.Value {
 	v, key := normalize(va.Args[0]), unwrap(va.Args[1])
 	if v.IsString() {
+		if err := charge(e, size(v)); err != nil {
+			return exec.AsValue(err)
+		}
 		at, ok := key.(int)
 		runes := []rune(v.String())
 		if at < 0 {

@@ -94,7 +94,12 @@ func (l *local) one(op *schemas.Op) schemas.OpDone {
 
 // remote asks the tokenizer service.
 func (l *local) remote(op *schemas.RenderOp, trace schemas.Trace) (*schemas.RenderDone, error) {
-	body, err := schemas.Encode(&op.Request)
+	body, err := tokenizer.Pack(&op.Request)
+	if errors.Is(err, schemas.ErrTooLarge) {
+		return &schemas.RenderDone{Reply: schemas.RenderReply{Header: schemas.H(), Failure: &schemas.Failure{
+			Code: schemas.CodeTooLong, Param: "messages", Message: fmt.Sprintf("messages and tools are too large for the tokenizer service: %s; shorten them or run it within the control process", err),
+		}}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +115,7 @@ func (l *local) remote(op *schemas.RenderOp, trace schemas.Trace) (*schemas.Rend
 		stop()
 		if err == nil {
 			var r schemas.RenderReply
-			if err := schemas.Decode(m.Data, &r); err != nil {
+			if err := tokenizer.Unpack(m.Data, &r); err != nil {
 				return nil, err
 			}
 			return &schemas.RenderDone{Reply: r}, nil

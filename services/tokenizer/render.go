@@ -224,6 +224,8 @@ func (s *source) render(messages []json.RawMessage, generate bool) (prompt, *sch
 		BOS: s.model.BOS, EOS: s.model.EOS, Now: s.now,
 	})
 	switch {
+	case errors.Is(err, chat.ErrWork):
+		return prompt{}, &schemas.Failure{Code: schemas.CodeTooLong, Param: "messages", Message: fmt.Sprintf("messages and tools are too long for the model's chat template: %s", err)}
 	case errors.Is(err, chat.ErrMessage):
 		return prompt{}, invalid("messages", "%s", err)
 	case err != nil:

@@ -31,7 +31,7 @@ func Serve(ctx context.Context, nc *nats.Conn, r *Renderer, version string, span
 		var q schemas.RenderRequest
 		var reply schemas.RenderReply
 		end := span(schemas.Trace{Parent: req.Headers().Get("traceparent")}, req.Subject())
-		if err := schemas.Decode(req.Data(), &q); err != nil {
+		if err := Unpack(req.Data(), &q); err != nil {
 			reply = schemas.RenderReply{Header: schemas.H(), Failure: invalid("", "%s", err)}
 		} else {
 			reply = r.Render(&q)
@@ -41,9 +41,11 @@ func Serve(ctx context.Context, nc *nats.Conn, r *Renderer, version string, span
 			code = reply.Failure.Code
 		}
 		end(code)
-		body, err := schemas.Encode(&reply)
+		body, err := Pack(&reply)
 		if err != nil {
-			body, _ = schemas.Encode(&schemas.RenderReply{Header: schemas.H(), Failure: invalid("messages", "the rendered prompt is too large for one message: %s", err)})
+			body, _ = schemas.Encode(&schemas.RenderReply{Header: schemas.H(), Failure: &schemas.Failure{
+				Code: schemas.CodeTooLong, Param: "messages", Message: fmt.Sprintf("the rendered prompt is too large for one message: %s", err),
+			}})
 		}
 		_ = req.Respond(body) // the asker repeats when it hears nothing
 	}), micro.WithEndpointSubject(Subject(r.model.Name)))
