@@ -211,7 +211,7 @@ func (p *planter) ask(ctx context.Context, session, id string, t turn, msgs []me
 		if err != nil {
 			return nil, err
 		}
-		most = int64(len(tokens))
+		most = int64(len(tokens)) + 1 // so that it does not end for its length
 		req.Weir.ForceOutput = tokens
 	}
 	st, err := p.client.Publish(ctx, turns.Request{Session: session, Turn: req})
@@ -233,7 +233,7 @@ func (p *planter) ask(ctx context.Context, session, id string, t turn, msgs []me
 	}
 }
 
-// tokens asks the tokenizer for the tokens of an answer, its end token included.
+// tokens asks the tokenizer for the tokens of an answer.
 func (p *planter) tokens(ctx context.Context, text string) (schemas.Tokens, error) {
 	body, err := schemas.Encode(&schemas.RenderRequest{Header: schemas.H(), Text: text, Continue: true})
 	if err != nil {

@@ -65,7 +65,11 @@ func printTurn(w io.Writer, r *TurnReport) error {
 
 func printMiss(p *page, m *Miss) {
 	p.line("not found  from token %s on: %s", comma(m.Token), m.Words)
-	p.line("cause      %s%s", m.Cause, named(": ", clean(m.Detail, 200)))
+	detail := clean(m.Detail, 200)
+	if detail == string(m.Cause) {
+		detail = ""
+	}
+	p.line("cause      %s%s", m.Cause, named(": ", detail))
 	if where := m.place(); where != "" {
 		p.line("where      %s", where)
 	}
@@ -104,7 +108,7 @@ func printSession(w io.Writer, r *SessionReport) error {
 	p := &page{w: w}
 	p.line("session %s, tenant %s", r.Session, r.Tenant)
 	if r.Known {
-		p.line("%d branches, %d turns without a result", len(r.Branches)+r.Left, r.Pending)
+		p.line("%s, %s without a result", many(len(r.Branches)+r.Left, "branch", "branches"), many(r.Pending, "turn", "turns"))
 	}
 	if len(r.Branches) > 0 {
 		p.line("")
@@ -159,7 +163,7 @@ func branches(p *page, r *SessionReport) {
 
 func turnTable(p *page, r *SessionReport) {
 	if r.Earlier > 0 {
-		p.line("%d earlier turns are not listed; see --limit", r.Earlier)
+		p.line("%s not listed; see --limit", many(r.Earlier, "earlier turn is", "earlier turns are"))
 	}
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TURN\tBRANCH\tSTATUS\tPROMPT\tFOUND\tSHARE\tANSWER\tTIME\tCAUSE OF THE FIRST MISS")
@@ -213,6 +217,13 @@ func span(ms float64) string {
 	default:
 		return fmt.Sprintf("%.1f ms", ms)
 	}
+}
+
+func many(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return comma(n) + " " + more
 }
 
 // comma groups digits by thousands.

@@ -136,7 +136,7 @@ func TestReads(t *testing.T) {
 		{[]string{"turn", "s1", "t1"}, []string{`before  "sm"`, `from    "all"`, "decode  d0"}},
 		{[]string{"turn", "s1", "t3"}, []string{"no stored result"}},
 		{[]string{"turn", "s1", "t0"}, []string{"not in AGENT", "cannot be shown"}},
-		{[]string{"session", "s1"}, []string{"main", "running", "t1", "t2", "no result", "64.0 %", "rewrite 3", "1 earlier turns"}},
+		{[]string{"session", "s1"}, []string{"main", "running", "t1", "t2", "no result", "64.0 %", "rewrite 3", "1 earlier turn is not listed"}},
 	} {
 		out, err := explain(t, url, c.args...)
 		if err != nil {
