@@ -7,7 +7,7 @@ var thinkTags = []marker{{kind: markOpen, text: "<think>"}, {kind: markClose, te
 // the templates that the models were published with.
 func syntaxOf(f Family) *syntax {
 	switch f {
-	case Hermes:
+	case Hermes, Coder:
 		return hermes()
 	case Llama3:
 		return llama3()

@@ -41,11 +41,11 @@ func TestStrings(t *testing.T) {
 		json.RawMessage(`7`),
 	}
 	for _, f := range Families() {
-		if set := StringParameters(f, tools); (set != "") != (f == Hermes || f == GLM) {
+		if set := StringParameters(f, tools); (set != "") != (f == Coder || f == GLM) {
 			t.Errorf("%s: %q", f, set)
 		}
 	}
-	coder := Spec{Family: Hermes, Tools: true, Strings: StringParameters(Hermes, tools)}
+	coder := Spec{Family: Coder, Tools: true, Strings: StringParameters(Coder, tools)}
 	glm := Spec{Family: GLM, Tools: true, Strings: StringParameters(GLM, tools)}
 	value := func(name, v string) string { return "<parameter=" + name + ">\n" + v + "\n</parameter>\n" }
 	pair := func(name, v string) string {
@@ -238,7 +238,7 @@ func prefixFree(t *testing.T, where string, texts []string) {
 
 func TestFamilyOf(t *testing.T) {
 	for template, want := range map[string]Family{
-		"{{ '<tool_call>' }}": Hermes, "<tool_call>{{ n }}<arg_key>": GLM, "<|tool_call_begin|>": Kimi, "<｜tool▁call▁begin｜><tool_call>": DeepSeek,
+		"{{ '<tool_call>' }}": Hermes, "<tool_call>\n<function=": Coder, "<tool_call>{{ n }}<arg_key>": GLM, "<|tool_call_begin|>": Kimi, "<｜tool▁call▁begin｜><tool_call>": DeepSeek,
 		"[INST] [TOOL_CALLS]": Mistral, "<|start_header_id|>{{ '{\"name\"' }}": Llama3, Fallback: Hermes, "plain": "", "[INST]": "",
 	} {
 		if got, ok := FamilyOf(template); got != want || ok != (want != "") {

@@ -12,7 +12,8 @@ type Family string
 
 // The families. What each of them reads is in families.go.
 const (
-	Hermes   Family = "hermes"   // Hermes 2 and 3, Qwen 2.5 and 3, Qwen3-Coder
+	Coder    Family = "coder"    // Qwen3-Coder and later: reads as Hermes, strings without quotes
+	Hermes   Family = "hermes"   // Hermes 2 and 3, Qwen 2.5 and 3
 	Llama3   Family = "llama3"   // Llama 3.1 to 3.3
 	Kimi     Family = "kimi"     // Kimi K2
 	GLM      Family = "glm"      // GLM 4.5 and later
@@ -21,7 +22,7 @@ const (
 )
 
 // Families are all families, in the order of their names.
-func Families() []Family { return []Family{DeepSeek, GLM, Hermes, Kimi, Llama3, Mistral} }
+func Families() []Family { return []Family{Coder, DeepSeek, GLM, Hermes, Kimi, Llama3, Mistral} }
 
 // ErrSpec: a text is no parser spec.
 var ErrSpec = errors.New("chat: bad parser spec")
@@ -101,9 +102,9 @@ func FamilyOf(template string) (Family, bool) {
 		{"｜DSML｜", DeepSeek},
 		{"<arg_key>", GLM},
 		{"[TOOL_CALLS]", Mistral},
-		{"<tool_call>", Hermes},
 		{"<|python_tag|>", Llama3},
-		{"<function=", Hermes},
+		{"<function=", Coder},
+		{"<tool_call>", Hermes},
 		// Templates without tools.
 		{"<｜Assistant｜>", DeepSeek},
 		{"<|start_header_id|>", Llama3},

@@ -20,7 +20,7 @@ const (
 // Completions. It is "" for families that write arguments as JSON, and when there
 // are more than 512 such parameters.
 func StringParameters(f Family, tools []json.RawMessage) string {
-	if f != Hermes && f != GLM {
+	if f != Coder && f != GLM {
 		return ""
 	}
 	type tool struct {

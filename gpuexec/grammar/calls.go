@@ -35,7 +35,8 @@ const (
 // tool_choice. Names are those of the tools; arguments follow the tool's schema by
 // FromSchema. What the subset there lacks is left out: a keyword, or the schema of a
 // value, or in the end the whole schema, so that any JSON object passes. Where the
-// grammar would become too large, no schema is followed. Errors wrap ErrTools.
+// grammar would become too large, the tools with the longest schemas go without.
+// Errors wrap ErrTools.
 func ToolCalls(calls Calls) (string, error) {
 	form := formOf(calls.Family, calls.Template)
 	if form == nil {
@@ -45,9 +46,11 @@ func ToolCalls(calls Calls) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := calls.grammar(form, tools, false)
-	if err != nil {
-		text, err = calls.grammar(form, tools, true)
+	var text string
+	for follow := len(tools); ; follow /= 2 {
+		if text, err = calls.grammar(form, tools, follow); err == nil || follow == 0 {
+			break
+		}
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: the grammar of %d tools is too large; offer fewer of them or force one: %w", ErrTools, len(tools), err)
@@ -59,6 +62,7 @@ func ToolCalls(calls Calls) (string, error) {
 type tool struct {
 	name       string
 	parameters json.RawMessage
+	rank       int // number of tools with shorter schemas
 }
 
 // parse picks the tools that may be called.
@@ -87,7 +91,7 @@ func (calls Calls) parse(f *form) ([]tool, error) {
 			return nil, fmt.Errorf("%w: tools[%d].function.name %.80q cannot be written by models of the family %q: letters, digits, _ and - are sure", ErrTools, i, name, calls.Family)
 		}
 		seen[name] = true
-		tools = append(tools, tool{name, t.Function.Parameters})
+		tools = append(tools, tool{name: name, parameters: t.Function.Parameters})
 	}
 	for _, name := range calls.Only {
 		if !seen[name] {
@@ -100,6 +104,10 @@ func (calls Calls) parse(f *form) ([]tool, error) {
 	case len(tools) > maxTools:
 		return nil, fmt.Errorf("%w: %d to choose from, at most %d", ErrTools, len(tools), maxTools)
 	}
+	slices.SortStableFunc(tools, func(a, b tool) int { return len(a.parameters) - len(b.parameters) })
+	for i := range tools {
+		tools[i].rank = i
+	}
 	slices.SortFunc(tools, func(a, b tool) int { return strings.Compare(f.quote(a.name), f.quote(b.name)) })
 	return tools, nil
 }
@@ -110,12 +118,12 @@ const (
 	maxToolName = 200
 )
 
-// grammar writes the rules; plain leaves schemas out.
-func (calls Calls) grammar(f *form, tools []tool, plain bool) (string, error) {
+// grammar writes the rules. It follows the shortest schemas, as many as follow says.
+func (calls Calls) grammar(f *form, tools []tool, follow int) (string, error) {
 	c := &converter{bodies: map[string]string{}, refs: map[string]string{}}
 	arguments := make([]string, len(tools))
 	for i, t := range tools {
-		arguments[i] = c.rule(c.argumentsOf(t, f, plain))
+		arguments[i] = c.rule(c.argumentsOf(t, f, t.rank >= follow))
 		if c.rules.Len() > maxSource {
 			return "", fmt.Errorf("more than %d bytes", maxSource)
 		}

@@ -57,7 +57,7 @@ func walk(t *rapid.T, g *Grammar) string {
 // flavours are the templates by which the forms of families differ.
 var flavours = []struct{ family, template string }{
 	{"hermes", ""},
-	{"hermes", "<function="},
+	{"coder", ""},
 	{"llama3", ""},
 	{"kimi", ""},
 	{"glm", ""},
@@ -240,25 +240,55 @@ func TestForcedRefuses(t *testing.T) {
 	}
 }
 
-// TestForcedLarge: two megabytes of tools are a grammar of names at least, in time.
+// TestForcedLarge: two megabytes of tools make a grammar in time, which follows as
+// many schemas as fit.
 func TestForcedLarge(t *testing.T) {
-	var tools []json.RawMessage
-	for i := range 100 {
-		var props []string
-		for k := range 60 {
-			props = append(props, fmt.Sprintf(`"p%d":{"type":"string","description":%q}`, k, strings.Repeat("words ", 50)))
+	for _, own := range []bool{false, true} { // whether tools have parameters of their own
+		var tools []json.RawMessage
+		for i := range 100 {
+			var props []string
+			for k := range 40 {
+				name := fmt.Sprintf("p%d", k)
+				if own {
+					name += fmt.Sprintf("_of_tool_%d", i)
+				}
+				props = append(props, fmt.Sprintf(`%q:{"type":"integer","description":%q}`, name, strings.Repeat("words ", 170)))
+			}
+			props = props[:1+i%40]
+			tools = append(tools, toolOf(fmt.Sprintf("tool_%d", i), `{"type":"object","properties":{`+strings.Join(props, ",")+`}}`))
 		}
-		tools = append(tools, toolOf(fmt.Sprintf("tool_%d", i), `{"type":"object","properties":{`+strings.Join(props, ",")+`}}`))
+		start := time.Now()
+		for _, f := range flavours {
+			text, err := ToolCalls(Calls{Family: f.family, Template: f.template, Tools: tools})
+			if err != nil {
+				t.Fatalf("%v: %v", f, err)
+			}
+			if len(text) < 4000 {
+				t.Errorf("%v: no schema is followed: %d bytes of grammar", f, len(text))
+			}
+			t.Logf("%v: %d bytes of grammar from %d of tools", f, len(text), len(slices.Concat(tools...)))
+		}
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
 	}
-	start := time.Now()
-	for _, f := range flavours {
-		text, err := ToolCalls(Calls{Family: f.family, Template: f.template, Tools: tools})
+}
+
+// FuzzToolCalls: no tool definition makes a grammar that the check refuses.
+func FuzzToolCalls(f *testing.F) {
+	f.Add(uint8(0), `{"type":"object","properties":{"a":{"type":"string","maxLength":3},"b":{"$ref":"#/properties/a"}},"required":["a"]}`)
+	f.Add(uint8(4), `{"type":"object","properties":{"a":{"enum":["<"]},"c":{"anyOf":[{"type":"null"},{"type":"array","items":{}}]}},"additionalProperties":false}`)
+	f.Fuzz(func(t *testing.T, n uint8, parameters string) {
+		if !json.Valid([]byte(parameters)) {
+			return
+		}
+		v := flavours[int(n)%len(flavours)]
+		text, err := ToolCalls(Calls{Family: v.family, Template: v.template, Tools: []json.RawMessage{toolOf("f", parameters)}, Thinks: n&64 > 0, One: n&128 > 0})
 		if err != nil {
-			t.Fatalf("%v: %v", f, err)
+			t.Fatalf("%s: %v", parameters, err)
 		}
-		t.Logf("%v: %d bytes of grammar from %d of tools", f, len(text), len(slices.Concat(tools...)))
-	}
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("it took %v", took)
-	}
+		if err := Check(text); err != nil {
+			t.Fatalf("%s: %v\n%s", parameters, err, text)
+		}
+	})
 }

@@ -46,14 +46,12 @@ func formOf(family, template string) *form {
 	f := &form{thought: thought}
 	switch family {
 	case "hermes":
-		f.between = "\n"
-		if strings.Contains(template, "<function=") {
-			f.open, f.middle, f.close = "<tool_call>\n<function=", ">\n", "</function>\n</tool_call>"
-			f.members = &members{"<parameter=", ">\n", "\n</parameter>\n", noTag}
-			return f
-		}
-		f.json = true
+		f.json, f.between = true, "\n"
 		f.open, f.middle, f.close = "<tool_call>\n{\"name\": ", `, "arguments": `, "}\n</tool_call>"
+	case "coder":
+		f.between = "\n"
+		f.open, f.middle, f.close = "<tool_call>\n<function=", ">\n", "</function>\n</tool_call>"
+		f.members = &members{"<parameter=", ">\n", "\n</parameter>\n", noTag}
 	case "llama3":
 		f.json, f.between = true, "; "
 		f.open, f.middle, f.close = `{"name": `, `, "parameters": `, "}"
@@ -122,7 +120,7 @@ func (c *converter) writeMembers(t tool, f *form, plain bool) string {
 			return expr
 		}
 	}
-	return c.rule(literal(m.begin)+" [0-9A-Z_a-z]{1,64} "+literal(m.middle)+" "+m.string()+" "+literal(m.end)) + "*"
+	return c.rule(literal(m.begin)+" [0-9A-Z_a-z]{1,64} "+literal(m.middle)+" "+c.rule(m.string())+" "+literal(m.end)) + "*"
 }
 
 // listed writes the properties of an object in the order of the schema.
@@ -143,13 +141,14 @@ func (c *converter) listed(n *node, m *members) (string, error) {
 			if required[key] {
 				return "", errors.New("a key that cannot be written")
 			}
-			continue
+			continue // optional: never written
 		}
 		value, err := c.member(props.items[i], m, "/properties/"+escapeKey(key))
 		if err != nil {
 			return "", err
 		}
-		rule := c.rule(literal(m.begin+key+m.middle) + " " + value + " " + literal(m.end))
+		// The markers are rules of their own: every character counts, see maxElements.
+		rule := c.rule(c.rule(literal(m.begin)) + " " + literal(key) + " " + c.rule(literal(m.middle)) + " " + value + " " + c.rule(literal(m.end)))
 		if !required[key] {
 			rule += "?"
 		}
@@ -166,6 +165,7 @@ func (c *converter) member(n *node, m *members, at string) (string, error) {
 	if t := n.get("type"); t == nil || t.text != "string" {
 		return c.schema(n, at)
 	}
+	text := c.rule(m.string())
 	values := n.get("enum")
 	if v := n.get("const"); v != nil {
 		values = &node{items: []*node{v}}
@@ -180,11 +180,11 @@ func (c *converter) member(n *node, m *members, at string) (string, error) {
 		if len(alts) == len(values.items) && len(alts) > 0 {
 			return "(" + strings.Join(alts, " | ") + ")", nil
 		}
-		return m.string(), nil
+		return text, nil
 	}
 	least, most, err := bounds(n, at, "minLength", "maxLength")
 	if err != nil {
-		return m.string(), nil //nolint:nilerr // bounds that the subset lacks
+		return text, nil //nolint:nilerr // bounds that the subset lacks
 	}
 	if f := n.get("format"); f != nil && least == 0 && most < 0 {
 		switch f.text {
@@ -195,7 +195,7 @@ func (c *converter) member(n *node, m *members, at string) (string, error) {
 		}
 	}
 	if least == 0 && most < 0 {
-		return m.string(), nil
+		return text, nil
 	}
 	return noAngle + times(least, most), nil
 }
