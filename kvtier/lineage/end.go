@@ -283,12 +283,14 @@ func (l *Lineage) failed(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 			s.trees.Remove(b.id)
 		}
 	}
-	b.said = nil
-	if b.state == schemas.BranchRunning && b.busy == t {
+	if b.busy != t {
+		return out
+	}
+	if b.state == schemas.BranchRunning {
 		// Nothing runs any more; a branch that seems to would never be evicted.
 		out = l.change(now, s, b, schemas.BranchUserWaiting, "result", true, out)
 	}
-	return out
+	return l.sayNow(now, s, b, out)
 }
 
 func cancelID(t *turn) string { return "cancel:" + schemas.JobID(t.sess.tenant, t.sess.id, t.id) }

@@ -15,6 +15,9 @@ import (
 // what never was, or quotes an answer from elsewhere, should not wait for long.
 const holdNS = 5_000_000_000
 
+// maxHeld bounds the turns of a session that are held.
+const maxHeld = 64
+
 // held is a turn that waits for a result.
 type held struct {
 	t     *turn
@@ -24,13 +27,11 @@ type held struct {
 // overtook reports whether the turn continues an answer that is not here yet.
 func (t *turn) overtook() bool {
 	s, known := t.sess, t.msg.Weir.Known
-	if t.waited || len(s.work) == 0 {
+	if t.waited || len(s.work) == 0 || s.holds >= maxHeld {
 		return false
 	}
 	if known != "" {
-		b := s.branches[t.msg.Weir.Branch]
-		found, _ := s.find(known)
-		return b == nil && found == nil
+		return s.branches[t.msg.Weir.Branch] == nil && s.known[known] == nil
 	}
 	if !t.implicit() {
 		return false

@@ -298,6 +298,48 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestMessageBounds: stored messages are bounded as tokens are. A session that is
+// too large alone loses the tokens of branches that were not used longest, and then
+// their messages: they go on, or ask for all messages.
+func TestMessageBounds(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MaxBytes = 8000 })
+	for i := range 40 {
+		s, id := fmt.Sprintf("s%d", i), fmt.Sprintf("u%d", i)
+		w.turn(s, id, "main", strings.Repeat("word ", 100), "")
+		w.answer(id, "Hi", "|")
+		if w.l.bytes > 8000+600 {
+			t.Fatalf("%d bytes of messages after %d sessions", w.l.bytes, i+1)
+		}
+	}
+	w = newWorld(t, func(c *Config) { c.MaxTokens = 1000 })
+	known := ""
+	for i := range 40 {
+		id := fmt.Sprintf("u%d", i)
+		w.turn("s", id, fmt.Sprintf("b%d", i), "hello", "")
+		if r := w.answer(id, strings.Repeat("Hi", 40), "|"); i == 1 {
+			known = r.Known()
+		}
+	}
+	if c := w.l.Counts(); w.l.tokens > 1000+100 || c.Cooled == 0 || c.Forgotten != 0 {
+		t.Errorf("%d tokens, %+v", w.l.tokens, c)
+	}
+	w.turn("s", "more", "b1", "again", `,"known":"`+known+`"`)
+	want(t, "a branch without tokens", w.prompt("more"), "<user>hello|<assistant>"+strings.Repeat("Hi", 40)+"|<user>again|<assistant>")
+	w = newWorld(t, func(c *Config) { c.MaxBytes = 4000 })
+	for i := range 40 {
+		id := fmt.Sprintf("u%d", i)
+		w.turn("s", id, fmt.Sprintf("b%d", i), strings.Repeat(id, 50), "")
+		if r := w.answer(id, "Hi", "|"); i == 1 {
+			known = r.Known()
+		}
+	}
+	if w.l.bytes > 4000+300 {
+		t.Errorf("%d bytes of messages", w.l.bytes)
+	}
+	w.turn("s", "more", "b1", "again", `,"known":"`+known+`"`)
+	want(t, "a branch without messages", w.failure("s", "more"), schemas.CodeNeedFull)
+}
+
 // TestEvents: branch states reach the tier nodes, also after a failure.
 func TestEvents(t *testing.T) {
 	w := newWorld(t, nil)

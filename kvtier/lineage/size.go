@@ -6,14 +6,15 @@ import (
 	"github.com/weir-dev/weir/schemas"
 )
 
-// jobRoom is what a job adds to the message of its turn, in bytes, generously.
-const jobRoom = 4 << 10
+// jobRoom is what a job adds to the message of its turn, in bytes, generously: most
+// of it are up to schemas.MaxSpans spans.
+const jobRoom = 8 << 10
 
 // tooLarge refuses a turn that fits no message: what is not known of its prompt
 // travels in it. The size is estimated first, so that few are encoded twice.
 func tooLarge(r *schemas.Ready) *schemas.Failure {
-	// A token takes at most 8 bytes, a byte of a grammar at most 6.
-	most := 8*(len(r.Prompt.Tail)+len(r.Force)) + 6*len(r.Sampling.Grammar) + 64*len(r.Sampling.Bias) + 6*schemas.MaxStops*schemas.MaxStopLen
+	// A token takes at most 8 bytes, a byte of a grammar at most 6, an image 512.
+	most := 8*(len(r.Prompt.Tail)+len(r.Force)) + 512*len(r.Prompt.Media) + 6*len(r.Sampling.Grammar) + 64*len(r.Sampling.Bias) + 6*schemas.MaxStops*schemas.MaxStopLen
 	if most < schemas.MaxMessage-2*jobRoom {
 		return nil
 	}

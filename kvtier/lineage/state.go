@@ -100,16 +100,22 @@ func (l *Lineage) waits(now schemas.Time, t *turn, r *schemas.Result, last *entr
 			out[i].Branch.Tool = b.tool
 		}
 	}
-	said := b.said
-	b.said = nil
-	switch {
-	case s.ended:
+	if s.ended {
+		b.said = nil
 		return l.change(now, s, b, schemas.BranchEnded, string(schemas.EventSessionEnd), false, out)
-	case said != nil:
-		b.busy = nil // the event is about the end of this turn
-		out = l.event(now, s, said, out)
-		b.busy = t
 	}
+	return l.sayNow(now, s, b, out)
+}
+
+// sayNow applies what was said of a turn before it had ended.
+func (l *Lineage) sayNow(now schemas.Time, s *session, b *branch, out []schemas.Msg) []schemas.Msg {
+	said, busy := b.said, b.busy
+	if b.said = nil; said == nil {
+		return out
+	}
+	b.busy = nil
+	out = l.event(now, s, said, out)
+	b.busy = busy
 	return out
 }
 
