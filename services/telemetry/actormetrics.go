@@ -80,7 +80,7 @@ type actors struct {
 	router  sample[routerSample]
 	lineage sample[lineageSample]
 
-	turns, events, admission, tokens, sessions, remembered *prometheus.Desc
+	turns, events, admission, tokens, sessions, remembered, rewrites, said *prometheus.Desc
 }
 
 func newActors() *actors {
@@ -91,6 +91,8 @@ func newActors() *actors {
 		tokens:     desc("lineage_prompt_tokens_total", "Prompt tokens spliced from earlier turns, or made by the tokenizer.", "how"),
 		sessions:   desc("lineage_sessions", "Sessions that lineage remembers."),
 		remembered: desc("lineage_tokens", "Tokens of branches that lineage remembers."),
+		rewrites:   desc("lineage_rewrites_total", "Answers that a template gave back otherwise than they were generated, by what it changed.", "cause"),
+		said:       desc("lineage_events_total", "What agents said of their branches, and what became of it.", "how"),
 	}
 }
 
@@ -132,9 +134,45 @@ func (a *actors) Collect(ch chan<- prometheus.Metric) {
 		} {
 			counter(ch, a.admission, e.n, e.name)
 		}
+		a.lineageEvents(ch, &s.counts)
 		counter(ch, a.tokens, s.counts.Spliced, "spliced")
 		counter(ch, a.tokens, s.counts.Tokenized, "tokenized")
 		gauge(ch, a.sessions, float64(s.sessions))
 		gauge(ch, a.remembered, float64(s.tokens))
+	}
+}
+
+// lineageEvents shows what became of events, and of answers that came back.
+func (a *actors) lineageEvents(ch chan<- prometheus.Metric, c *lineage.Counts) {
+	for _, e := range [...]struct {
+		name string
+		n    uint64
+	}{
+		{"reasoning", c.Rewrites.Reasoning},
+		{"text", c.Rewrites.Text},
+		{"tool_calls", c.Rewrites.Calls},
+		{"white_space", c.Rewrites.Space},
+	} {
+		counter(ch, a.rewrites, e.n, e.name)
+	}
+	d := &c.Dropped
+	for _, e := range [...]struct {
+		name string
+		n    uint64
+	}{
+		{"taken", c.Events},
+		{"repeated", c.Repeated},
+		{"decayed", c.Decayed},
+		{"revived", c.Revived},
+		{"unknown_session", d.Session},
+		{"unknown_branch", d.Branch},
+		{"unknown_parent", d.Parent},
+		{"cycle", d.Cycle},
+		{"exists", d.Exists},
+		{"ended", d.Ended},
+		{"late", d.Late},
+		{"full", d.Full},
+	} {
+		counter(ch, a.said, e.n, e.name)
 	}
 }

@@ -94,6 +94,7 @@ func TestActorAndRunnerMetrics(t *testing.T) {
 	m.Runner("router", &s) // a router that got its lease again
 	expect(t, scrape(t, m), map[string]float64{
 		"weir_router_turns{state=waiting}": 1, "weir_router_events_total{event=executor_death}": 0, "weir_lineage_sessions{}": 0,
+		"weir_lineage_rewrites_total{cause=reasoning}": 0, "weir_lineage_events_total{how=cycle}": 0,
 		"weir_bus_messages_in_total{service=router}": 3, "weir_bus_inputs_held{service=router}": 2,
 	})
 }
