@@ -16,6 +16,7 @@ func TestForced(t *testing.T) {
 		"hermes":   "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"x\"}}\n</tool_call>",
 		"llama3":   `{"name": "weather", "parameters": {"city": "x"}}`,
 		"kimi":     `<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{"city": "x"}<|tool_call_end|><|tool_calls_section_end|>`,
+		"coder":    "<tool_call>\n<function=weather>\n<parameter=city>\nx\n</parameter>\n</function>\n</tool_call>",
 		"glm":      "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>x</arg_value>\n</tool_call>",
 		"deepseek": `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{"city": "x"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>`,
 		"mistral":  `[TOOL_CALLS]weather[ARGS]{"city": "x"}`,
