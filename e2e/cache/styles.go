@@ -118,17 +118,22 @@ func plain(ctx context.Context, s *stack.Stack, style Style) (first, second answ
 
 // callTool has arguments so long that a call has more than firstGenerated tokens.
 const callTool = `{"type":"function","function":{"name":"write_report","description":"Writes a report.","parameters":{"type":"object",
-"properties":{"title":{"type":"string","minLength":300,"maxLength":400},"body":{"type":"string","minLength":700,"maxLength":900},"draft":{"type":"boolean"}},
+"properties":{"title":{"type":"string","minLength":100,"maxLength":150},"body":{"type":"string","minLength":250,"maxLength":350},"draft":{"type":"boolean"}},
 "required":["title","body","draft"],"additionalProperties":false}}}`
 
 // calls sends a turn that is answered by a tool call, and then the tool's result.
 func calls(ctx context.Context, s *stack.Stack, style Style) (first, second answer, err error) {
+	// The system message differs, so that a style does not find another's tools.
+	system, err := json.Marshal(message{"system", "You write reports in the style of " + string(style) + "."})
+	if err != nil {
+		return first, second, err
+	}
 	user, err := json.Marshal(message{"user", firstText(Scenario{Preset: string(style)})})
 	if err != nil {
 		return first, second, err
 	}
 	body := map[string]any{
-		"messages": []json.RawMessage{user}, "tools": []json.RawMessage{json.RawMessage(callTool)}, "tool_choice": "required",
+		"messages": []json.RawMessage{system, user}, "tools": []json.RawMessage{json.RawMessage(callTool)}, "tool_choice": "required",
 		"parallel_tool_calls": false, "max_tokens": 2000,
 	}
 	first, raw, err := post(ctx, s, "style-"+string(style), body)
@@ -150,7 +155,7 @@ func calls(ctx context.Context, s *stack.Stack, style Style) (first, second answ
 			return first, second, err
 		}
 	}
-	body["messages"] = []json.RawMessage{user, raw, result}
+	body["messages"] = []json.RawMessage{system, user, raw, result}
 	body["max_tokens"], body["tool_choice"] = 16, "none"
 	second, _, err = post(ctx, s, "style-"+string(style), body)
 	return first, second, err

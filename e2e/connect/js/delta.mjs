@@ -24,7 +24,7 @@ async function agent(name) {
   let known, messages = [{ role: 'system', content: system }, { role: 'user', content: task(name) }];
   for (let step = 0; step < steps; step++) {
     const weir = { turn: `${name}-${step}`, known };
-    const body = JSON.stringify({ weir, messages, tools, tool_choice: 'required', max_tokens: 200 });
+    const body = JSON.stringify({ weir, messages, tools, tool_choice: 'required', parallel_tool_calls: false, max_tokens: 200 });
     meter.sent(body.length);
     const result = await turn(name, weir.turn, body, meter);
     const answer = result.message ?? {};

@@ -10,7 +10,7 @@ async function agent(name) {
   const meter = new Meter(name);
   const messages = [{ role: 'system', content: system }, { role: 'user', content: task(name) }];
   for (let step = 0; step < steps; step++) {
-    const body = JSON.stringify({ messages, tools, tool_choice: 'required', max_tokens: 200, stream: true, stream_options: { include_usage: true } });
+    const body = JSON.stringify({ messages, tools, tool_choice: 'required', parallel_tool_calls: false, max_tokens: 200, stream: true, stream_options: { include_usage: true } });
     meter.sent(body.length);
     const response = await fetch(url + '/v1/chat/completions', { method: 'POST', headers: { 'content-type': 'application/json', 'x-weir-session': name }, body });
     const answer = await collect(response, meter);
