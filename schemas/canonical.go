@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"sort"
 	"strconv"
@@ -93,7 +95,7 @@ func canonicalOfAny(raw json.RawMessage) (CanonicalForm, error) {
 func CanonicalJSON(raw json.RawMessage) ([]byte, error) {
 	v, err := decodeAny(raw)
 	if err != nil {
-		return nil, err
+		return nil, bad("the value %s", err)
 	}
 	return appendAny(nil, v, 0)
 }
@@ -239,19 +241,19 @@ func arguments(v any) any {
 // decodeAny reads one JSON value, numbers as they are written.
 func decodeAny(raw []byte) (any, error) {
 	if !utf8.Valid(raw) {
-		return nil, bad("is not valid UTF-8")
+		return nil, errors.New("is not valid UTF-8")
 	}
 	if nesting(raw) > MaxMessageDepth {
-		return nil, bad("is nested deeper than %d", MaxMessageDepth)
+		return nil, fmt.Errorf("is nested deeper than %d", MaxMessageDepth)
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, bad("is not valid JSON: %s", err)
+		return nil, fmt.Errorf("is not valid JSON: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, bad("has data after its JSON")
+		return nil, errors.New("has data after its JSON")
 	}
 	return v, nil
 }
