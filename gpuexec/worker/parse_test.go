@@ -134,3 +134,39 @@ func TestFramesAreTheMessage(t *testing.T) {
 		}
 	})
 }
+
+// TestMessageAfterCut: wherever an attempt ends, the next one goes on at the byte
+// where the text ended, and says what the whole answer means.
+func TestMessageAfterCut(t *testing.T) {
+	const tokens = "<think>왜?</think>\nI look.\x01{\"name\":\"f\",\"arguments\":{\"s\":\"한 😀\"}}\x02\x03"
+	ready := forced("hermes+tools", tokens)
+	whole, want := tell(t, rigOf(t, null(t), fakeMarkers{}, newTier()), ready, 3)
+	if want.Finish != "tool_calls" || !strings.Contains(string(want.Message), `"content":"I look."`) {
+		t.Fatalf("%s %s", want.Finish, want.Message)
+	}
+	for cut := range len(ready.Force) {
+		second := rigOf(t, null(t), fakeMarkers{}, newTier())
+		if o := second.open(&schemas.OpenOp{Ready: ready, Attempt: 2, Delivered: ready.Force[:cut]}); o.Missing > 0 {
+			second.prefill(0, 1<<20)
+		}
+		text, at := "", -1
+		var last schemas.DecodeRow
+		for last.Finish == "" {
+			d := second.do(&schemas.Op{Decode: &schemas.DecodeOp{Seqs: []int32{0}, MaxSteps: 2, MaxNS: 1 << 40}})
+			if d.Err != "" {
+				t.Fatal(d.Err)
+			}
+			last = d.Decode.Rows[0]
+			if at < 0 && last.Text != "" {
+				at = last.TextAt
+			}
+			text += last.Text
+		}
+		if last.Answer != whole.text || string(last.Message) != string(want.Message) || last.Finish != want.Finish {
+			t.Fatalf("cut %d: %s %q %s", cut, last.Finish, last.Answer, last.Message)
+		}
+		if at >= 0 && whole.text[at:] != text {
+			t.Fatalf("cut %d: text at %d is %q of %q", cut, at, text, whole.text)
+		}
+	}
+}
