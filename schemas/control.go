@@ -144,6 +144,8 @@ type RenderReply struct {
 	Grammar string `json:"grammar,omitempty"` // GBNF, checked
 	// Answered is set when the request's Answer was found: Text up to that byte is
 	// the prompt and the answer, and Tokens begin there. Matched is then Answer.Known.
+	// Text up to there ends with Answer.End, unless the template ends answers by
+	// another token: then the answer's tokens count without the end token.
 	Answered int `json:"answered,omitempty"`
 	// Rewrite says how the template's text of the answer differs from what was
 	// generated; empty when it does not, or there is no Answer.

@@ -3,6 +3,7 @@ package lineage
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/schemas"
@@ -110,6 +111,9 @@ func (l *logbook) extend(at, answered int, p prompt) *logbook {
 	}
 	if answered > 0 {
 		spliced = l.Answer.Tokens
+		if e := l.Answer.End; e != "" && !strings.HasSuffix(p.text[:answered], e) {
+			spliced-- // the template ends answers by another token
+		}
 		n.Marks = append(n.Marks, mark{Text: answered, Tokens: spliced, Digest: digestText(p.text[:answered]), Items: l.Answer.At + 1})
 	}
 	n.Tokens = p.rest

@@ -110,8 +110,10 @@ func (s *source) answer(req *schemas.RenderRequest, p prompt, matched int) (at i
 	switch {
 	case cause == schemas.RewriteReasoning: // the template wants it gone
 		return 0, cause
-	case !strings.HasPrefix(p.text[end:], a.End): // another end token than the template writes
-		return 0, schemas.RewriteText
+	case !strings.HasPrefix(p.text[end:], a.End):
+		// Another end token than the template writes: the answer's tokens are of use
+		// without it.
+		return end, cause
 	}
 	return end + len(a.End), cause
 }
