@@ -115,10 +115,6 @@ func (l *Lineage) placeMessages(now schemas.Time, t *turn, name string, live boo
 		before = like.hist
 	}
 	t.items = s.entries(t.msg.Messages, nil, before)
-	if live && t.overtook() {
-		l.hold(now, t)
-		return out
-	}
 	if len(s.branches) == 0 {
 		if name == "" {
 			name = s.fresh(t)
@@ -131,6 +127,10 @@ func (l *Lineage) placeMessages(now schemas.Time, t *turn, name string, live boo
 		busy = nil // its answers may be there by now
 	}
 	p := l.forest(s).Place(infer.Request{At: int64(t.at), Items: itemsOf(t.items), Hint: t.msg.Weir.Hint}, busy, func() string { return s.fresh(t) })
+	if live && p.Kind != infer.Continue && t.overtook() {
+		l.hold(now, t)
+		return out
+	}
 	from := p.Branch
 	if p.New {
 		from = p.Parent

@@ -91,6 +91,21 @@ func TestOvertakes(t *testing.T) {
 	want(t, "what never was", w.failure("s", "u4"), schemas.CodeNeedFull)
 }
 
+// TestSiblings: of two agents with one first prompt the one that is answered goes on
+// at once; it does not wait for the other one's answer.
+func TestSiblings(t *testing.T) {
+	w := newWorld(t, nil)
+	w.chat("s", "u1", user("begin"))
+	w.chat("s", "u2", user("begin"))
+	want(t, "the second", w.ready["u2"].Branch, "b2")
+	w.answer("u2", "Hi", "|")
+	w.chat("s", "u3", user("begin"), message("assistant", "Hi"), user("go"))
+	want(t, "goes on", w.ready["u3"].Branch, "b2")
+	w.answer("u1", "Hi", "|")
+	w.chat("s", "u4", user("begin"), message("assistant", "Hi"), user("on"))
+	want(t, "the first", w.ready["u4"].Branch, "main")
+}
+
 // TestKnownWithoutBranch: a turn may continue any earlier answer whose context is
 // still there, also one that the branch has gone on from.
 func TestKnownWithoutBranch(t *testing.T) {
