@@ -82,21 +82,23 @@ type responsesAnswer struct {
 		CallID                        string `json:"call_id"`
 		Content                       []struct{ Type, Text string }
 	}
-	Usage struct {
-		Input   int `json:"input_tokens"`
-		Output  int `json:"output_tokens"`
-		Details struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"input_tokens_details"`
-	}
+	Usage responsesUsage
+}
+
+type responsesUsage struct {
+	Input   int `json:"input_tokens"`
+	Output  int `json:"output_tokens"`
+	Details struct {
+		Cached int `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
 }
 
 // openaiResponses: a turn continues the one before by its id and finds its context,
-// what is stored is what was answered, and a streamed call has its events in order.
+// a second one forks there, what is stored is what was answered, and a streamed call has its events in order.
 func (p *Programs) openaiResponses(ctx context.Context, s *stack.Stack) error {
 	var r struct {
-		First, Second, Stored, Called responsesAnswer
-		Events                        [][2]any
+		First, Second, Forked, Stored, Called responsesAnswer
+		Events                                [][2]any
 	}
 	if err := p.run(ctx, s, &r, "client.mjs", s.Ready.HTTP+"/v1", "responses"); err != nil {
 		return err
@@ -108,12 +110,15 @@ func (p *Programs) openaiResponses(ctx context.Context, s *stack.Stack) error {
 		return a.Output[0].Content[0].Text
 	}
 	var errs []error
-	if text(&r.First) == "" || text(&r.Second) == "" || r.Stored.ID != r.First.ID || text(&r.Stored) != text(&r.First) {
-		errs = append(errs, fmt.Errorf("first %+v, second %+v, stored %+v", r.First, r.Second, r.Stored))
+	if text(&r.First) == "" || text(&r.Second) == "" || text(&r.Forked) == "" || r.Stored.ID != r.First.ID || text(&r.Stored) != text(&r.First) {
+		errs = append(errs, fmt.Errorf("first %+v, second %+v, forked %+v, stored %+v", r.First, r.Second, r.Forked, r.Stored))
 	}
-	// Whole blocks of 64 tokens are found again.
-	if u, first := r.Second.Usage, r.First.Usage; u.Input <= first.Input || u.Details.Cached < first.Input/64*64 {
-		errs = append(errs, fmt.Errorf("the second turn found %d of %d tokens, the first one had %d", u.Details.Cached, u.Input, first.Input))
+	// Whole blocks of 64 tokens are found again, by the turn that goes on and by one
+	// that forks from what it went on from.
+	for _, u := range []responsesUsage{r.Second.Usage, r.Forked.Usage} {
+		if first := r.First.Usage; u.Input <= first.Input || u.Details.Cached < first.Input/64*64 {
+			errs = append(errs, fmt.Errorf("a later turn found %d of %d tokens, the first one had %d", u.Details.Cached, u.Input, first.Input))
+		}
 	}
 	if o := r.Called.Output; r.Called.Status != "completed" || len(o) != 1 || o[0].Type != "function_call" || o[0].CallID == "" || o[0].Name != "look_up" {
 		errs = append(errs, fmt.Errorf("the call is %+v", r.Called))

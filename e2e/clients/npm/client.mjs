@@ -79,6 +79,7 @@ const steps = {
     const base = { model: "default", temperature: 0, max_output_tokens: 16 };
     const first = await client.responses.create({ ...base, instructions: "Be brief.", input: "Tell me about the harbour. ".repeat(12) });
     const second = await client.responses.create({ ...base, instructions: "Be brief.", previous_response_id: first.id, input: "And the tide?" });
+    const forked = await client.responses.create({ ...base, previous_response_id: first.id, input: "And the cranes, how many are there?" });
     const stored = await client.responses.retrieve(first.id);
     const stream = client.responses.stream({
       ...base, max_output_tokens: 256, input: "Look a word up.", tools: [{ type: "function", strict: true, ...about }], tool_choice: "required", parallel_tool_calls: false,
@@ -86,7 +87,7 @@ const steps = {
     const events = [];
     for await (const e of stream) events.push([e.sequence_number, e.type]);
     const called = await stream.finalResponse();
-    print({ first, second, stored, called, events });
+    print({ first, second, forked, stored, called, events });
   },
   async completions() {
     const r = await client.completions.create({ model: "default", prompt: "Once upon a time", max_tokens: 12, temperature: 0 });
