@@ -29,6 +29,9 @@ type Config struct {
 	// nobody said so. Negative is for ever. 1 h: 99.6 % of the blocks that agents use
 	// again are used within an hour.
 	DecayNS int64
+	// KeepNS is how long a session without a new turn is remembered; 0 is as long as
+	// there is room. See idle.go.
+	KeepNS int64
 	// MaxQueue bounds turns that wait for an earlier turn of their branch, and what
 	// waits in a session's line. 64.
 	MaxQueue int
@@ -206,6 +209,7 @@ type Lineage struct {
 	decays   *list.List     // branches whose state was inferred, oldest first
 	holds    []held         // turns that wait for a result, oldest first
 	dead     deadRing
+	sweepAt  schemas.Time // when idle sessions are looked for
 	retries  []*turn      // whose publish a stream refused
 	retryAt  schemas.Time // when they are published again
 	counts   Counts
@@ -294,6 +298,7 @@ func (l *Lineage) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 		out = l.retry(now, out)
 		out = l.overdue(now, out)
 		out = l.decayed(now, out)
+		l.sweep(now)
 	default:
 		// Nothing else concerns lineage.
 	}
@@ -313,9 +318,12 @@ func (l *Lineage) heartbeat(h *schemas.Heartbeat) {
 	l.nodes[h.Node] = true
 }
 
-// Next is when a refused publish is tried again, a turn was held long enough, or an
-// inferred state decays; otherwise lineage acts on messages only.
-func (l *Lineage) Next() schemas.Time { return min(l.retryAt, l.nextHold(), l.nextDecay()) }
+// Next is when a refused publish is tried again, a turn was held long enough, an
+// inferred state decays, or idle sessions are looked for; otherwise lineage acts on
+// messages only.
+func (l *Lineage) Next() schemas.Time {
+	return min(l.retryAt, l.nextHold(), l.nextDecay(), l.nextSweep())
+}
 
 // model finds a model by name; "" is the default.
 func (l *Lineage) model(name string) *Model {

@@ -3,6 +3,7 @@ package lineage
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"github.com/weir-dev/weir/kvtier"
@@ -62,6 +63,32 @@ type answer struct {
 	Text   string `json:"text"`
 	End    string `json:"end,omitempty"`
 	Tokens int    `json:"n"` // up to its end
+}
+
+// check reports what cannot be in a logbook.
+func (l *logbook) check() error {
+	n := len(l.Tokens)
+	if l.Computed < 0 || l.Computed > n {
+		return fmt.Errorf("%d of %d tokens are computed", l.Computed, n)
+	}
+	text, tokens := 0, 0
+	for i, m := range l.Marks {
+		if m.Text < text || m.Tokens < tokens || m.Tokens > n || m.Items < 0 {
+			return fmt.Errorf("mark %d is at byte %d and token %d of %d", i, m.Text, m.Tokens, n)
+		}
+		text, tokens = m.Text, m.Tokens
+	}
+	end := 0
+	for i, m := range l.Media {
+		if m.Offset < end || m.Length < 1 || m.Offset > n-m.Length {
+			return fmt.Errorf("medium %d covers %d tokens from %d on of %d", i, m.Length, m.Offset, n)
+		}
+		end = m.Offset + m.Length
+	}
+	if a := l.Answer; a != nil && (a.Mark < 0 || a.Mark >= len(l.Marks) || a.At < 0 || a.Tokens < l.Marks[a.Mark].Tokens || a.Tokens > n) {
+		return fmt.Errorf("the answer is behind mark %d of %d, up to token %d of %d", a.Mark, len(l.Marks), a.Tokens, n)
+	}
+	return nil
 }
 
 func digestText(s string) string {

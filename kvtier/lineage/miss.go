@@ -16,7 +16,9 @@ func (t *turn) miss(log *logbook, r *schemas.RenderReply) *schemas.Miss {
 	m := &schemas.Miss{Cause: schemas.MissNewText, Message: -1, Known: log.Computed}
 	base, old := t.branch.log, t.old
 	if base == nil {
-		m.Cause = schemas.MissFirst
+		if m.Cause = schemas.MissFirst; t.branch.turns > 0 {
+			m.Detail = "the tokens of this branch were forgotten"
+		}
 		if log.Uncached {
 			m.Cause = schemas.MissNotCached
 		}

@@ -264,3 +264,34 @@ func TestRestoreAnywhere(t *testing.T) {
 		}
 	})
 }
+
+// FuzzRestore: a snapshot that something has changed is refused, or what it says can
+// be gone on from.
+func FuzzRestore(f *testing.F) {
+	w := newWorld(f, nil)
+	for _, step := range story() {
+		step(w)
+	}
+	snap, _ := w.snapshot()
+	f.Add(snap)
+	f.Add([]byte(`{"v":2,"sessions":[{"tenant":"t","id":"s","branches":[{"id":"main","hist":[0],"log":1}],"messages":[{"role":"user"}],"logs":[{"tokens":[1,2],"marks":[{"t":9,"n":1}],"answer":{"mark":0,"at":1,"n":2}}]}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := newWorld(t, nil)
+		w.now = 1 << 60
+		if w.l.Restore(b) != nil {
+			return
+		}
+		w.l.started = w.now
+		w.step(&schemas.Msg{Kind: schemas.KindHeartbeat, Heartbeat: w.heartbeat()})
+		w.turn("s", "fuzz1", "main", "go on", "")
+		w.chat("s", "fuzz2", user("a"), message("assistant", "b"), user("c"))
+		if w.readyAt["fuzz1"] {
+			w.answer("fuzz1", "ok", "|")
+		}
+		w.ask("s", "", false)
+		w.ask("s", "", true)
+		if _, err := w.l.Snapshot(nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

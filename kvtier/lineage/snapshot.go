@@ -224,6 +224,14 @@ func (l *Lineage) restore(ss *sessionState) error {
 		}
 		messages[i] = e
 	}
+	for i, log := range ss.Logs {
+		if log == nil {
+			return fmt.Errorf("logbook %d is missing", i)
+		}
+		if err := log.check(); err != nil {
+			return fmt.Errorf("logbook %d: %w", i, err)
+		}
+	}
 	for i := range ss.Branches {
 		bs := &ss.Branches[i]
 		b := &branch{
