@@ -127,6 +127,10 @@ func (s *Source) Turn(ctx context.Context, session, turn string) (*TurnReport, e
 		return nil, fmt.Errorf("nothing is known of turn %s in session %s of tenant %s: it was never published, or has aged out", turn, session, s.tenant)
 	}
 	rep := turnReport(f, turn)
+	if rep.Miss != nil {
+		s.locate(ctx, f, turn, rep.Miss)
+		rep.Notes = f.notes
+	}
 	return rep, nil
 }
 

@@ -71,6 +71,9 @@ type Miss struct {
 	// Before and After are the text around that byte, cut short.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
+	// About: the place is near that, because answers are written otherwise than they
+	// were generated.
+	About  bool   `json:"about,omitempty"`
 	Detail string `json:"detail,omitempty"`
 
 	Evicted   string `json:"evicted,omitempty"` // RFC 3339, UTC
@@ -238,9 +241,16 @@ func (m *Miss) place() string {
 		return ""
 	case *m.Message < 0:
 		return "before all messages"
-	case m.Role != "":
-		return fmt.Sprintf("message %d (%s), byte %d", *m.Message, m.Role, *m.Byte)
-	default:
-		return fmt.Sprintf("message %d, byte %d", *m.Message, *m.Byte)
 	}
+	where := fmt.Sprintf("message %d", *m.Message)
+	if m.About {
+		where = "about " + where
+	}
+	if m.Role != "" {
+		where += " (" + m.Role + ")"
+	}
+	if m.Byte != nil {
+		where += fmt.Sprintf(", byte %d", *m.Byte)
+	}
+	return where
 }

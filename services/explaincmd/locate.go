@@ -1,0 +1,156 @@
+package explaincmd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"sort"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/tokenizer"
+)
+
+// locateWait bounds the search for a place, which asks the tokenizer some 30 times.
+const locateWait = 5 * time.Second
+
+// errPlace: the place cannot be told.
+var errPlace = errors.New("the messages as they are rendered today do not give the prompt's tokens")
+
+// locate finds the message and the byte in which the first missed token lies, for
+// blocks that are gone: there no difference of texts shows the place. The prompt is
+// rendered again, because no message says where its tokens came from.
+func (s *Source) locate(ctx context.Context, f *facts, id string, m *Miss) {
+	r, h := f.results[id], f.turn(id)
+	if r == nil || h == nil || h.turn == nil || m.Token >= r.Usage.Prompt {
+		return
+	}
+	if m.Cause != schemas.MissEvicted && m.Cause != schemas.MissNotKept {
+		return
+	}
+	all, err := f.messages(id)
+	if err == nil && len(all) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, locateWait)
+		defer cancel()
+		err = s.search(ctx, &search{s: s, model: r.Model, turn: h.turn, all: all}, r.Usage.Prompt, m)
+	}
+	if err != nil {
+		f.note("the message in which the missed block begins is not known: %s", err)
+	}
+}
+
+// search renders a turn's messages.
+type search struct {
+	s     *Source
+	model string
+	turn  *schemas.Turn
+	all   []json.RawMessage
+}
+
+func (s *Source) search(ctx context.Context, q *search, prompt int, m *Miss) error {
+	whole, err := q.render(ctx, len(q.all), nil)
+	if err != nil {
+		return err
+	}
+	n := len(whole.Tokens)
+	if off := n - prompt; off > prompt/50+2 || -off > prompt/50+2 {
+		return errPlace
+	}
+	at, err := q.byteOf(ctx, whole.Text, n, m.Token)
+	if err != nil {
+		return err
+	}
+	index, from, err := q.messageAt(ctx, whole.Text, at)
+	if err != nil {
+		return err
+	}
+	m.Message, m.About = &index, n != prompt
+	var text string
+	m.Role, text = content(q.all[index])
+	text = strings.TrimSpace(text)
+	if i := strings.Index(whole.Text[from:], text); text != "" && i >= 0 {
+		b := max(0, min(at-from-i, len(text)))
+		m.Byte = &b
+		m.Before, m.After = around(text, b)
+	}
+	return nil
+}
+
+// byteOf is the byte of the prompt's text at which a token begins: the last one with
+// no more than that many tokens before it.
+func (q *search) byteOf(ctx context.Context, text string, n, token int) (int, error) {
+	var failed error
+	first := sort.Search(len(text), func(i int) bool {
+		b := i + 1
+		for b < len(text) && !utf8.RuneStart(text[b]) {
+			b++
+		}
+		if failed != nil || b == len(text) {
+			return true
+		}
+		sum := sha256.Sum256([]byte(text[:b]))
+		r, err := q.render(ctx, len(q.all), []schemas.KnownText{{Bytes: b, Digest: hex.EncodeToString(sum[:])}})
+		if err == nil && r.Matched != 1 {
+			err = errPlace
+		}
+		if err != nil {
+			failed = err
+			return true
+		}
+		return n-len(r.Tokens) > token
+	})
+	for first > 0 && first < len(text) && !utf8.RuneStart(text[first]) {
+		first--
+	}
+	return first, failed
+}
+
+// messageAt is the message that holds a byte of the prompt's text, and where what is
+// before it ends: the first one with which the rendered text reaches that byte.
+func (q *search) messageAt(ctx context.Context, text string, at int) (index, from int, err error) {
+	reach := map[int]int{0: 0}
+	index = sort.Search(len(q.all)-1, func(i int) bool {
+		if err != nil {
+			return true
+		}
+		var r *schemas.RenderReply
+		if r, err = q.render(ctx, i+1, nil); err != nil {
+			return true
+		}
+		n := 0
+		for n < len(text) && n < len(r.Text) && text[n] == r.Text[n] {
+			n++
+		}
+		reach[i+1] = n
+		return n > at
+	})
+	return index, reach[index], err
+}
+
+// render asks the tokenizer to render the first messages, without the tokens of a
+// known text.
+func (q *search) render(ctx context.Context, messages int, known []schemas.KnownText) (*schemas.RenderReply, error) {
+	t := q.turn
+	body, err := schemas.Encode(&schemas.RenderRequest{
+		Header: schemas.H(), Messages: q.all[:messages], Tools: t.Tools, Kwargs: t.ChatTemplateKwargs, ToolChoice: t.ToolChoice, Known: known,
+	})
+	if err != nil {
+		return nil, err
+	}
+	m, err := q.s.nc.RequestWithContext(ctx, tokenizer.Subject(q.model), body)
+	if err != nil {
+		return nil, err
+	}
+	r := new(schemas.RenderReply)
+	if err := schemas.Decode(m.Data, r); err != nil {
+		return nil, err
+	}
+	if r.Failure != nil {
+		return nil, errors.New(r.Failure.Message)
+	}
+	return r, nil
+}
