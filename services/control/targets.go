@@ -31,6 +31,9 @@ type Config struct {
 
 	DirectMax int // see route.Config
 	Deadline  time.Duration
+	// Keep is how long lineage remembers a session that has no new turn; 0 is as long
+	// as there is room.
+	Keep time.Duration
 
 	OnIn  func(service string, in *schemas.Msg)
 	OnOut func(service string, in, out *schemas.Msg)
@@ -81,7 +84,7 @@ func Lineage(ctx context.Context, cfg Config, local *tokenizer.Renderer) error {
 	}
 	m := cfg.Model
 	actor := lineage.New(lineage.Config{
-		Cell: cfg.Cell, DeadlineNS: int64(cfg.Deadline),
+		Cell: cfg.Cell, DeadlineNS: int64(cfg.Deadline), KeepNS: int64(cfg.Keep),
 		Models: []lineage.Model{{
 			Name: m.Name, Aliases: []string{"default", "weir"}, Digest: m.Digest, Vocab: m.Vocab.Name(), Template: m.TemplateDigest(),
 			Context: cfg.Context, Size: m.Vocab.Size(),

@@ -137,7 +137,7 @@ func (b *bus) showDead(cmd *cobra.Command, arg string) error {
 // of its own.
 func (b *bus) removeDead(cmd *cobra.Command, arg string) error {
 	return b.onDead(cmd, arg, func(s jetstream.Stream, m *jetstream.RawStreamMsg) error {
-		return s.DeleteMsg(cmd.Context(), m.Sequence)
+		return s.SecureDeleteMsg(cmd.Context(), m.Sequence) // the letter has a copy of the message
 	})
 }
 

@@ -23,8 +23,12 @@ var retainable = []struct{ name, stream string }{
 	{streams.Plan, streams.Plan},
 }
 
+// sessionName is how long lineage remembers a session that has no new turn. It is no
+// stream, but its text is in the snapshots.
+const sessionName = "SESSION"
+
 func retainNames() string {
-	var names []string
+	names := []string{sessionName}
 	for _, r := range retainable {
 		names = append(names, r.name)
 	}
@@ -55,11 +59,19 @@ func parseAge(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// keepSessions is how long lineage remembers idle sessions; 0 is as long as it has room.
+func (o *Options) keepSessions() time.Duration {
+	return o.ages(func(string, ...any) {})[sessionName]
+}
+
 // ages are the times that --retain chooses, by stream. Every problem is told to bad.
 func (o *Options) ages(bad func(format string, args ...any)) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for name, text := range o.Retain {
 		stream := ""
+		if strings.ToUpper(name) == sessionName {
+			stream = sessionName
+		}
 		for _, r := range retainable {
 			if r.name == strings.ToUpper(name) || r.stream == name {
 				stream = r.stream

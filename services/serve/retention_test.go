@@ -50,14 +50,18 @@ func TestRetention(t *testing.T) {
 	f(map[string]string{"AGENT": "1h"})
 	f(map[string]string{"AGENT": "7d", "RESULT": "7d", "PAYLOAD": "7d", "dead": "30d", "OUT": "1m"})
 	f(map[string]string{"OBJ_PAYLOAD": "30d"})
+	f(map[string]string{"SESSION": "7d"})
 	f(map[string]string{"AGENT": "36h"}, "RESULT=36h0m0s")
 	f(map[string]string{"AGENT": "3d", "RESULT": "3d"}, "PAYLOAD is kept for 48h0m0s")
 	f(map[string]string{"AGENT": "5m"}, "--deadline 10m0s")
-	f(map[string]string{"READY": "1h"}, `"READY"`, "AGENT, RESULT")
+	f(map[string]string{"READY": "1h"}, `"READY"`, "SESSION, AGENT, RESULT")
 	f(map[string]string{"AGENT": "soon", "CUP": "1h"}, `"soon"`, `"CUP"`)
 
 	o := Defaults()
-	o.Retain = map[string]string{"PAYLOAD": "5d"}
+	o.Retain = map[string]string{"PAYLOAD": "5d", "session": "2h"}
+	if d := o.keepSessions(); d != 2*time.Hour {
+		t.Errorf("sessions are kept for %s", d)
+	}
 	topo := o.Topology()
 	if s, _ := streams.Find(topo, streams.PayloadStream); s.MaxAge != 120*time.Hour || !s.AgeFixed {
 		t.Errorf("the bucket has %s, %v", s.MaxAge, s.AgeFixed)
