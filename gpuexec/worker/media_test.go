@@ -146,3 +146,58 @@ func TestOwnBlocksArePinned(t *testing.T) {
 		t.Errorf("second: %+v, %d pinned, %d left", d.Seal, p.whenReserved, p.pinned)
 	}
 }
+
+// remembering is a fake tier that says why every block is gone.
+type remembering struct {
+	*memTier
+	asked []worker.Key
+}
+
+func (r *remembering) Why(k worker.Key) (schemas.Gone, bool) {
+	r.asked = append(r.asked, k)
+	return schemas.Gone{AtNS: 7, Rule: "lru"}, true
+}
+
+// TestGone: the tier is asked why a block is gone if it had been computed, about the
+// first one that is missing, and not at all otherwise.
+func TestGone(t *testing.T) {
+	full := newRig(t, 0, newTier())
+	full.run(turn(400, 4))
+	full.seal(0)
+	for _, c := range []struct {
+		name        string
+		known, have int // tokens computed before, blocks in the tier
+		stage       schemas.Stage
+		asked       bool
+	}{
+		{"all that was known is there", 257, 4, schemas.StagePrefill, false},
+		{"nothing was known", 0, 0, schemas.StagePrefill, false},
+		{"one is gone", 257, 3, schemas.StagePrefill, true},
+		{"all are gone", 400, 0, schemas.StageDecode, true},
+		{"the last token was never fed", 256, 3, schemas.StageDecode, false},
+	} {
+		mem := &remembering{memTier: full.tier.copyOf()}
+		for k, b := range mem.blocks {
+			if b.Index >= c.have {
+				delete(mem.blocks, k)
+			}
+		}
+		e, err := nullengine.New(nullengine.Options{Slots: 1, Context: 1024})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := worker.New(worker.Config{Engine: e, Vocab: nullengine.Vocab{}, Tier: mem, Keys: shaKeys{}, Format: full.format, Now: func() int64 { return 0 }})
+		r := turn(400, 4)
+		r.Miss = &schemas.Miss{Cause: schemas.MissNewText, Known: c.known}
+		d := w.Do(&schemas.Op{Open: &schemas.OpenOp{Ready: r, Stage: c.stage}})
+		if d.Err != "" || d.Open.Cached != c.have*64 {
+			t.Fatalf("%s: %+v", c.name, d)
+		}
+		if (d.Open.Gone != nil) != c.asked || (len(mem.asked) == 1) != c.asked {
+			t.Errorf("%s: gone %+v, asked %d times", c.name, d.Open.Gone, len(mem.asked))
+		}
+		if c.asked && full.tier.blocks[mem.asked[0]].Index != c.have {
+			t.Errorf("%s: asked about block %d", c.name, full.tier.blocks[mem.asked[0]].Index)
+		}
+	}
+}
