@@ -30,11 +30,12 @@ func (g *generator) expr(k kind) string {
 	case texts:
 		return g.textList()
 	case numbers:
-		return pick(g, "[1, 2, 3]", "[n, n + 1]", "[]", "[3] + [n]", "range(3) | list", "[1, 2, 3][1:]", "[5, 6, 7][::-1]", "[3, 1, 2] | sort")
+		return pick(g, "[1, 2, 3]", "[n, n + 1]", "[]", "([3] + [n])", "range(3) | list", "[1, 2, 3][1:]", "[5, 6, 7][::-1]", "[3, 1, 2] | sort")
 	case object:
 		return pick(g, "d", "{'a': n, 'b': [s]}", "{}", "messages[0]", "{'k': {'z': s}}", "(d.a if d.a is mapping else {'q': 1})")
 	default:
-		return g.expr(messages) + pick(g, "[0]", "[-1]", " | first", " | last")
+		// Of a list that is never empty: Jinja2 refuses members of what is not there.
+		return pick(g, "messages", "messages[::-1]", "(messages | list)", "([messages[0]] + messages)") + pick(g, "[0]", "[-1]", " | first", " | last")
 	}
 }
 
@@ -191,7 +192,7 @@ func (g *generator) textList() string {
 	case 2:
 		return "(messages | map(attribute='" + pick(g, "role", "content") + "') | list)"
 	case 3:
-		return g.paren(texts) + pick(g, "[1:]", "[::-1]", "[:1]", " + ['w']", " | list", " | unique | list")
+		return "(" + g.paren(texts) + pick(g, "[1:]", "[::-1]", "[:1]", " + ['w']", " | list", " | unique | list") + ")"
 	default:
 		return pick(g, "names", "(d.keys() | list)", "names | reverse | list", "(names | sort)")
 	}

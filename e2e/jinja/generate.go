@@ -222,6 +222,9 @@ func (g *generator) loop(b *strings.Builder) {
 		list = g.expr(messages)
 	case 2:
 		list, item = g.expr(texts), text
+		if g.full && g.IntN(3) == 0 {
+			list = g.expr(text) // its characters
+		}
 	case 3:
 		list, item = pick(g, "range(3)", "range(n)", "range(1, 6, 2)", "range(4, 0, -1)"), number
 	default:

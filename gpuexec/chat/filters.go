@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,11 +54,9 @@ func filters() *exec.FilterSet {
 		return exec.AsValue(pairsOf(in, func(k, v *exec.Value) any { return list{unwrap(k), unwrap(v)} }))
 	}
 	out["dictsort"] = func(e *exec.Evaluator, in *exec.Value, va *exec.VarArgs) *exec.Value {
-		v := out["items"](e, in, va)
+		v := out["items"](e, in, &exec.VarArgs{})
 		if items, ok := v.Interface().(list); ok {
-			slices.SortFunc(items, func(x, y any) int {
-				return strings.Compare(strings.ToLower(fmt.Sprint(x.(list)[0])), strings.ToLower(fmt.Sprint(y.(list)[0])))
-			})
+			dictsort(items, arguments{va})
 		}
 		return v
 	}
@@ -75,6 +74,38 @@ func filters() *exec.FilterSet {
 		}
 	}
 	return exec.NewFilterSet(out)
+}
+
+// dictsort sorts pairs by their key, or with by='value' by their value: strings
+// without regard to case unless case_sensitive, numbers before strings.
+func dictsort(pairs list, a arguments) {
+	at := 0
+	if a.text(1, "by", "key") == "value" {
+		at = 1
+	}
+	on := func(i int, name string) bool { v := a.value(i, name); return v != nil && v.IsTrue() }
+	sensitive, reverse := on(0, "case_sensitive"), on(2, "reverse")
+	slices.SortStableFunc(pairs, func(x, y any) int {
+		v, w := exec.ToValue(x.(list)[at]), exec.ToValue(y.(list)[at])
+		order := 0
+		switch {
+		case v.IsNumber() && w.IsNumber():
+			order = cmp.Compare(v.Float(), w.Float())
+		case v.IsNumber() != w.IsNumber():
+			order = 1
+			if v.IsNumber() {
+				order = -1
+			}
+		case sensitive:
+			order = strings.Compare(v.String(), w.String())
+		default:
+			order = strings.Compare(strings.ToLower(v.String()), strings.ToLower(w.String()))
+		}
+		if reverse {
+			order = -order
+		}
+		return order
+	})
 }
 
 // filterReverse turns a list or a string around. gonja's sorts.
@@ -165,11 +196,7 @@ func globals() *exec.Context {
 				}
 				return normalize(va.Args[0])
 			}
-			out := list{}
-			for _, v := range va.Args {
-				out = append(out, unwrap(v))
-			}
-			return exec.AsValue(out)
+			return tuple(va)
 		},
 		pickName: func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
 			if v := va.First(); v.IsList() && v.Len() == 1 {
@@ -178,6 +205,21 @@ func globals() *exec.Context {
 			return va.First()
 		},
 		itemName:  item,
+		tupleName: func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value { return tuple(va) },
+		eachName: func(e *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+			v := va.First()
+			if !v.IsString() {
+				return normalize(v)
+			}
+			out := list{}
+			for _, r := range v.String() {
+				out = append(out, string(r))
+			}
+			if err := charge(e, itemWork*len(out)); err != nil {
+				return exec.AsValue(err)
+			}
+			return exec.AsValue(out)
+		},
 		callName:  methodCall(stringMethods(), dictMethods()),
 		emptyName: func() map[string]any { return map[string]any{} },
 		"namespace": func(_ *exec.Evaluator, va *exec.VarArgs) map[string]any {
@@ -196,6 +238,15 @@ func globals() *exec.Context {
 		},
 		"range": rangeFunction,
 	})
+}
+
+// tuple is the arguments as a list.
+func tuple(va *exec.VarArgs) *exec.Value {
+	out := list{}
+	for _, v := range va.Args {
+		out = append(out, unwrap(v))
+	}
+	return exec.AsValue(out)
 }
 
 // rangeFunction is Python's range. gonja's starts a goroutine and has no bound.

@@ -31,6 +31,8 @@ const (
 	itemName  = "__item"
 	emptyName = "__empty"
 	callName  = "__call"
+	eachName  = "__each"  // gonja loops over the bytes of a string
+	tupleName = "__tuple" // gonja has no tuples of one
 )
 
 // maxSource bounds a template in bytes; the longest known ones have 30 KiB.
@@ -199,13 +201,16 @@ func rewriteFor(ws []word) (string, error) {
 		if topLevel(rest, "if") >= 0 {
 			return "", errors.New("a loop over more than two names cannot have a condition")
 		}
-		return " for " + partsName + " in" + element(rest) + unpack(names), nil
+		return " for " + partsName + " in" + each(rest) + unpack(names), nil
 	}
 	if at := topLevel(rest, "if"); at >= 0 {
-		return out + element(rest[:at]) + plainWords(rest[at:at+1]) + element(rest[at+1:]), nil
+		return out + each(rest[:at]) + plainWords(rest[at:at+1]) + element(rest[at+1:]), nil
 	}
-	return out + element(rest), nil
+	return out + each(rest), nil
 }
+
+// each is what a loop goes over.
+func each(ws []word) string { return " " + eachName + "(" + element(ws) + ")" }
 
 // targets are the names that an assignment or loop unpacks into.
 func targets(ws []word) []string {
@@ -352,6 +357,8 @@ func operands(ws []word) string {
 		case w.text == "{" && len(inside) == 0:
 			b = append(b, emptyName+"()"...)
 			continue
+		case w.text == "(" && !called && len(inside) > 1 && inside[len(inside)-1].text == ",":
+			b, inside = append(b, " "+tupleName...), inside[:len(inside)-1]
 		case w.text == "(" && !called:
 			b = append(b, " "+groupName...)
 		}
