@@ -1,11 +1,14 @@
 package tokenizer
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -102,11 +105,22 @@ func (r *Renderer) Render(req *schemas.RenderRequest) schemas.RenderReply {
 	return reply
 }
 
-// longest is the index plus 1 of the longest known text that text begins with.
+// longest is the index plus 1 of the longest known text that text begins with. The
+// text is hashed once, however many there are.
 func longest(known []schemas.KnownText, text string) int {
-	best := 0
+	order := make([]int, 0, len(known))
 	for i, k := range known {
-		if k.Bytes > 0 && k.Bytes <= len(text) && (best == 0 || k.Bytes >= known[best-1].Bytes) && digest(text[:k.Bytes]) == k.Digest {
+		if k.Bytes > 0 && k.Bytes <= len(text) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(known[x].Bytes, known[y].Bytes) })
+	hash := sha256.New()
+	best, at := 0, 0
+	for _, i := range order {
+		_, _ = io.WriteString(hash, text[at:known[i].Bytes]) // a hash takes everything
+		at = known[i].Bytes
+		if hex.EncodeToString(hash.Sum(nil)) == known[i].Digest {
 			best = i + 1
 		}
 	}
