@@ -48,7 +48,7 @@ func TestOutput(t *testing.T) {
 					if err := schemas.Decode([]byte(l), r); err != nil {
 						t.Fatalf("%s: %v", l, err)
 					}
-					f.results[r.Turn] = r
+					f.results[r.Turn], f.session = r, r.Session
 				}
 			case "lineage":
 				f.lineage = new(schemas.SessionReply)
