@@ -163,8 +163,9 @@ type anthropicAnswer struct {
 		Type, Text, ID, Name string
 		Input                json.RawMessage
 	}
-	StopReason string `json:"stop_reason"`
-	Usage      anthropicUsage
+	StopReason   string  `json:"stop_reason"`
+	StopSequence *string `json:"stop_sequence"`
+	Usage        anthropicUsage
 }
 
 func (a *anthropicAnswer) text() string {
@@ -176,7 +177,7 @@ func (a *anthropicAnswer) text() string {
 
 // anthropic runs the steps of anthropic.mjs.
 func (p *Programs) anthropic(ctx context.Context, s *stack.Stack) error {
-	return errors.Join(p.anthropicWhole(ctx, s), p.anthropicStream(ctx, s), p.anthropicTools(ctx, s), p.anthropicCount(ctx, s), p.anthropicErrors(ctx, s))
+	return errors.Join(p.anthropicWhole(ctx, s), p.anthropicStream(ctx, s), p.anthropicTools(ctx, s), p.anthropicCount(ctx, s), p.anthropicStop(ctx, s), p.anthropicModels(ctx, s), p.anthropicErrors(ctx, s))
 }
 
 func (p *Programs) anthropicWhole(ctx context.Context, s *stack.Stack) error {
@@ -249,6 +250,40 @@ func (p *Programs) anthropicCount(ctx context.Context, s *stack.Stack) error {
 	}
 	if r.Counted.Input == 0 || r.Counted.Input != r.Usage.Input+r.Usage.Read {
 		return fmt.Errorf("%d tokens were counted, the answer says %+v", r.Counted.Input, r.Usage)
+	}
+	return nil
+}
+
+// anthropicStop: an answer ends before a stop sequence and names it.
+func (p *Programs) anthropicStop(ctx context.Context, s *stack.Stack) error {
+	var r struct {
+		Text, Sequence string
+		Stopped        anthropicAnswer
+	}
+	if err := p.run(ctx, s, &r, "anthropic.mjs", "stop"); err != nil {
+		return err
+	}
+	before, _, found := strings.Cut(r.Text, r.Sequence)
+	got := ""
+	if len(r.Stopped.Content) > 0 { // the sequence may be what the answer begins with
+		got = r.Stopped.text()
+	}
+	if at := r.Stopped.StopSequence; !found || got != before || r.Stopped.StopReason != "stop_sequence" || at == nil || *at != r.Sequence {
+		return fmt.Errorf("the answer to be stopped is %+v", r)
+	}
+	return nil
+}
+
+func (p *Programs) anthropicModels(ctx context.Context, s *stack.Stack) error {
+	var r struct {
+		IDs []string
+		One struct{ ID, Type string }
+	}
+	if err := p.run(ctx, s, &r, "anthropic.mjs", "models"); err != nil {
+		return err
+	}
+	if len(r.IDs) == 0 || r.IDs[0] != s.Ready.Model || r.One.ID != r.IDs[0] || r.One.Type != "model" {
+		return fmt.Errorf("models are %+v, the stack serves %s", r, s.Ready.Model)
 	}
 	return nil
 }

@@ -371,6 +371,27 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// TestStreamsBeforeTheFirstToken: a stream begins with its first events while nothing
+// is there yet, and is kept alive in the way of its API.
+func TestStreamsBeforeTheFirstToken(t *testing.T) {
+	k := newFake(t, Options{KeepAlive: 20 * time.Millisecond})
+	k.scripts["late"] = func(k *fake, r turns.Ref, _ *schemas.Turn) {
+		time.AfterFunc(100*time.Millisecond, func() { hello(k, r, nil) })
+	}
+	for path, c := range map[string]struct{ body, begin, alive, end string }{
+		"/v1/messages":  {`{"max_tokens":9,"stream":true,"messages":[{"role":"user","content":"late"}]}`, "event: message_start\n", "event: ping\n", "event: message_stop\n"},
+		"/v1/responses": {`{"stream":true,"input":"late"}`, "event: response.created\n", ": keep-alive\n\n", "event: response.completed\n"},
+	} {
+		a := k.post(path, c.body)
+		if !strings.HasPrefix(a.body, c.begin) || strings.Count(a.body, c.alive) < 2 || strings.Count(a.body, c.begin) != 1 || !strings.Contains(a.body, c.end) {
+			t.Errorf("%s: %q", path, a.body)
+		}
+		if strings.LastIndex(a.body, c.alive) > strings.Index(a.body, c.end) {
+			t.Errorf("%s goes on behind its end: %q", path, a.body)
+		}
+	}
+}
+
 func TestCounting(t *testing.T) {
 	k := newFake(t, Options{Models: []Model{{Name: "tiny"}}, Context: 4096})
 	tokenizerFake(k)

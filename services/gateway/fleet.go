@@ -183,19 +183,32 @@ type modelObject struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
+	// The same for Anthropic's clients.
+	Type        string `json:"type"`
+	DisplayName string `json:"display_name"`
+	CreatedAt   string `json:"created_at"` // RFC 3339
 }
 
 func objectOf(m Model) modelObject {
-	return modelObject{ID: m.Name, Object: "model", Created: m.Created, OwnedBy: "weir"}
+	return modelObject{
+		ID: m.Name, Object: "model", Created: m.Created, OwnedBy: "weir",
+		Type: "model", DisplayName: m.Name, CreatedAt: time.Unix(m.Created, 0).UTC().Format(time.RFC3339),
+	}
 }
 
 func (g *Gateway) listModels(w http.ResponseWriter, _ *http.Request) {
 	list := struct {
-		Object string        `json:"object"`
-		Data   []modelObject `json:"data"`
-	}{"list", []modelObject{}}
+		Object  string        `json:"object"`
+		Data    []modelObject `json:"data"`
+		HasMore bool          `json:"has_more"`
+		FirstID *string       `json:"first_id"`
+		LastID  *string       `json:"last_id"`
+	}{Object: "list", Data: []modelObject{}}
 	for _, m := range g.fleet.models() {
 		list.Data = append(list.Data, objectOf(m))
+	}
+	if n := len(list.Data); n > 0 {
+		list.FirstID, list.LastID = &list.Data[0].ID, &list.Data[n-1].ID
 	}
 	writeJSON(w, http.StatusOK, list)
 }

@@ -54,6 +54,20 @@ const steps = {
     const { max_tokens, temperature, ...counted } = body;
     print({ counted: await client.messages.countTokens(counted), usage: answer.usage });
   },
+  // stop: an answer that ends at a string that is in it.
+  async stop() {
+    const body = ask("Tell me a story");
+    const whole = await client.messages.create(body);
+    const text = whole.content[0].text;
+    const at = text.length >> 1;
+    const sequence = text.slice(at, at + 3);
+    print({ text, sequence, stopped: await client.messages.create({ ...body, stop_sequences: [sequence] }) });
+  },
+  async models() {
+    const ids = [];
+    for await (const m of client.models.list()) ids.push(m.id);
+    print({ ids, one: await client.models.retrieve(ids[0]) });
+  },
   async errors() {
     print([
       await failure("model", () => client.messages.create(ask("x", { model: "no-such-model" }))),
