@@ -301,15 +301,18 @@ func tokenizerFake(k *fake) {
 	k.t.Helper()
 	_, err := k.nc.Subscribe(tokenizer.Subject("tiny"), func(m *nats.Msg) {
 		q, reply := new(schemas.RenderRequest), &schemas.RenderReply{Header: schemas.H()}
-		if err := schemas.Decode(m.Data, q); err != nil {
+		if err := tokenizer.Unpack(m.Data, q); err != nil {
 			k.t.Error(err)
 			return
+		}
+		if string(q.ToolChoice) == `"required"` {
+			reply.Failure = &schemas.Failure{Code: schemas.CodeInvalid, Param: "tool_choice", Message: "cannot be constrained"}
 		}
 		reply.Tokens = make(schemas.Tokens, len(q.Messages)+len(q.Tools)+len(strings.Fields(q.Text)))
 		if q.Text == "bad" {
 			reply.Failure = &schemas.Failure{Code: schemas.CodeInvalid, Param: "prompt", Message: "no"}
 		}
-		b, err := schemas.Encode(reply)
+		b, err := tokenizer.Pack(reply)
 		if err != nil {
 			k.t.Error(err)
 			return
@@ -400,12 +403,13 @@ func TestCounting(t *testing.T) {
 		status     int
 		want       string
 	}{
-		{"/v1/messages/count_tokens", `{"model":"tiny","system":"s","messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":{}}]}`, 200, `{"input_tokens":3}`},
+		{"/v1/messages/count_tokens", `{"model":"tiny","system":"s","messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"any"}}`, 200, `{"input_tokens":3}`},
 		{"/v1/messages/count_tokens?beta=true", `{"model":"default","messages":[{"role":"user","content":"x"}]}`, 200, `{"input_tokens":1}`},
 		{"/v1/messages/count_tokens", `{"model":"gone","messages":[{"role":"user","content":"x"}]}`, 404, `{"type":"error","error":{"type":"not_found_error","message":"model \"gone\" is not served here"}}`},
 		{"/v1/messages/count_tokens", `{"messages":[]}`, 400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages: at least one message is required"}}`},
 		{"/v1/responses/input_tokens", `{"instructions":"i","input":"x"}`, 200, `{"object":"response.input_tokens","input_tokens":2}`},
 		{"/v1/responses/input_tokens", `{"previous_response_id":"resp_a.b.0","input":"x"}`, 400, `previous_response_id`},
+		{"/tokenize", `{"prompt":"` + strings.Repeat("word ", 300_000) + `"}`, 200, `{"count":300000,`},
 		{"/tokenize", `{"prompt":"a b c"}`, 200, `{"count":3,"max_model_len":4096,"tokens":[0,0,0],"token_strs":null}`},
 		{"/tokenize", `{"messages":[{"role":"user","content":"x"}]}`, 200, `{"count":1,"max_model_len":4096,"tokens":[0],"token_strs":null}`},
 		{"/tokenize", `{}`, 400, `give either prompt or messages`},
@@ -414,7 +418,7 @@ func TestCounting(t *testing.T) {
 	} {
 		a := k.post(c.path, c.body)
 		if a.status != c.status || !strings.Contains(a.body, c.want) {
-			t.Errorf("%s %s: %d %s", c.path, c.body, a.status, a.body)
+			t.Errorf("%s %.200s: %d %.200s", c.path, c.body, a.status, a.body)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (g *Gateway) render(ctx context.Context, model string, req *schemas.RenderR
 	if !ok {
 		return nil, &apiError{Status: http.StatusNotFound, Type: typeInvalid, Code: schemas.CodeModel, Param: "model", Message: "model " + quoted(model) + " is not served here"}
 	}
-	body, err := schemas.Encode(req)
+	body, err := tokenizer.Pack(req)
 	if err != nil {
 		return nil, &apiError{
 			Status: http.StatusRequestEntityTooLarge, Type: typeInvalid, Code: "request_too_large",
@@ -44,7 +44,7 @@ func (g *Gateway) render(ctx context.Context, model string, req *schemas.RenderR
 		}
 	}
 	reply := new(schemas.RenderReply)
-	if err := schemas.Decode(m.Data, reply); err != nil {
+	if err := tokenizer.Unpack(m.Data, reply); err != nil {
 		return nil, ofError(err)
 	}
 	if reply.Failure != nil {
@@ -75,7 +75,21 @@ func (g *Gateway) servedAs(model string) (name string, ok bool) {
 
 // renderOf is what of a turn decides about its prompt.
 func renderOf(t *schemas.Turn) *schemas.RenderRequest {
-	return &schemas.RenderRequest{Messages: t.Messages, Tools: t.Tools, Kwargs: t.ChatTemplateKwargs, ToolChoice: t.ToolChoice, Parallel: t.ParallelToolCalls}
+	return &schemas.RenderRequest{Messages: t.Messages, Tools: t.Tools, Kwargs: t.ChatTemplateKwargs, ToolChoice: shown(t.ToolChoice)}
+}
+
+// shown is a choice as far as it decides which tools a prompt shows. A call that must
+// come constrains the answer only, and engines that cannot do that can count.
+func shown(choice json.RawMessage) json.RawMessage {
+	var c struct {
+		Allowed struct {
+			Mode string `json:"mode"`
+		} `json:"allowed_tools"`
+	}
+	if string(choice) == `"none"` || json.Unmarshal(choice, &c) == nil && c.Allowed.Mode == "auto" {
+		return choice
+	}
+	return nil
 }
 
 // counting answers a request that asks for tokens only. read makes the question,
