@@ -205,6 +205,7 @@ func globals() *exec.Context {
 			return va.First()
 		},
 		itemName:  item,
+		chainName: chain,
 		tupleName: func(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value { return tuple(va) },
 		eachName: func(e *exec.Evaluator, va *exec.VarArgs) *exec.Value {
 			v := va.First()

@@ -21,6 +21,10 @@ const (
 	wordSign // operator or bracket
 )
 
+// maxWords bounds a tag, because rewriting takes the square of its length. The
+// longest ones of models in use have some hundred.
+const maxWords = 4096
+
 // tag is one {{ … }} or {% … %}.
 type tag struct {
 	open, close string // with their white space marks
@@ -67,7 +71,9 @@ func lexTag(src string) (tag, int, error) {
 		if depth < 0 || depth > maxDepth {
 			return t, 0, fmt.Errorf("brackets do not match or nest deeper than %d", maxDepth)
 		}
-		t.words = append(t.words, w)
+		if t.words = append(t.words, w); len(t.words) > maxWords {
+			return t, 0, fmt.Errorf("a tag has more than %d words", maxWords)
+		}
 		i += len(w.text)
 		start = i
 	}

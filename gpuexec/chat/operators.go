@@ -1,6 +1,14 @@
 package chat
 
-// unchain turns a < b < c into (a < b and b < c), and not a | f into not (a | f).
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/nikolalohinski/gonja/v2/exec"
+)
+
+// unchain turns a < b < c into __chain(a, '<', b, '<', c), and not a | f into not (a | f).
 func unchain(ws []word) []word {
 	var out []word
 	for len(ws) > 0 {
@@ -18,23 +26,15 @@ func unchain(ws []word) []word {
 			part = append(append([]word{{" ", "(", wordSign}}, part...), word{"", ")", wordSign})
 		}
 		if at := comparisons(part); len(at) > 1 {
-			and, open, shut := word{" ", "and", wordName}, word{" ", "(", wordSign}, word{"", ")", wordSign}
+			comma, shut := word{"", ",", wordSign}, word{"", ")", wordSign}
+			out = append(out, word{" ", chainName, wordName}, word{"", "(", wordSign})
 			from := 0
-			out = append(out, open)
-			for i, op := range at {
-				end := len(part)
-				if i+1 < len(at) {
-					end = at[i+1]
-				}
-				if i > 0 {
-					out = append(out, and)
-				}
-				out = append(append(out, word{" ", "(", wordSign}), part[from:op]...)
-				out = append(append(out, shut, part[op], open), part[op+1:end]...)
-				out = append(out, shut)
+			for _, op := range at {
+				out = append(append(out, part[from:op]...), comma)
+				out = append(out, word{" ", "'" + part[op].text + "'", wordString}, comma)
 				from = op + 1
 			}
-			part = []word{shut}
+			part = append(slices.Clone(part[from:]), shut)
 		}
 		out = append(out, part...)
 		if n < len(ws) {
@@ -49,25 +49,38 @@ func unchain(ws []word) []word {
 // bindFilters puts the right side of "in" in parentheses where it has a filter:
 // gonja gives the filter the whole comparison.
 func bindFilters(ws []word) []word {
-	at := topLevel(ws, "in")
-	if at < 0 {
+	if topLevel(ws, "in") < 0 {
 		return ws
 	}
-	right := ws[at+1:]
-	end := len(right)
-	for _, sign := range []string{"and", "or", "is", "in", "not", "==", "!=", "<", "<=", ">", ">="} {
-		if at := topLevel(right, sign); at >= 0 {
-			end = min(end, at)
+	var out []word
+	depth, from, filtered := 0, -1, false // from: where the right side begins in out
+	bind := func() {
+		if from >= 0 && filtered {
+			out = slices.Insert(out, from, word{" ", "(", wordSign})
+			out = append(out, word{"", ")", wordSign})
+		}
+		from, filtered = -1, false
+	}
+	for _, w := range ws {
+		switch w.text {
+		case "(", "[", "{":
+			depth++
+		case ")", "]", "}":
+			depth--
+		case "|":
+			filtered = filtered || depth == 0
+		case "and", "or", "is", "in", "not", "==", "!=", "<", "<=", ">", ">=":
+			if depth == 0 {
+				bind()
+			}
+		}
+		out = append(out, w)
+		if w.text == "in" && w.kind == wordName && depth == 0 {
+			from, filtered = len(out), false
 		}
 	}
-	out := append([]word(nil), ws[:at+1]...)
-	if end > 0 && topLevel(right[:end], "|") >= 0 {
-		out = append(append(out, word{" ", "(", wordSign}), right[:end]...)
-		out = append(out, word{"", ")", wordSign})
-	} else {
-		out = append(out, right[:end]...)
-	}
-	return append(out, bindFilters(right[end:])...)
+	bind()
+	return out
 }
 
 // comparisons are the places of signs that compare, outside brackets.
@@ -87,4 +100,38 @@ func comparisons(ws []word) []int {
 		}
 	}
 	return at
+}
+
+// chain compares its arguments in a row: values with the signs between them.
+func chain(_ *exec.Evaluator, va *exec.VarArgs) *exec.Value {
+	for i := 0; i+2 < len(va.Args); i += 2 {
+		a, b := va.Args[i], va.Args[i+2]
+		order := 0
+		if a.IsString() && b.IsString() {
+			order = cmp.Compare(a.String(), b.String())
+		} else {
+			order = cmp.Compare(a.Float(), b.Float())
+		}
+		holds := false
+		switch sign := va.Args[i+1].String(); sign {
+		case "==":
+			holds = a.EqualValueTo(b)
+		case "!=":
+			holds = !a.EqualValueTo(b)
+		case "<":
+			holds = order < 0
+		case "<=":
+			holds = order <= 0
+		case ">":
+			holds = order > 0
+		case ">=":
+			holds = order >= 0
+		default:
+			return exec.AsValue(fmt.Errorf("%.10q compares nothing", sign))
+		}
+		if !holds {
+			return exec.AsValue(false)
+		}
+	}
+	return exec.AsValue(true)
 }

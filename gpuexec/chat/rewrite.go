@@ -33,6 +33,7 @@ const (
 	callName  = "__call"
 	eachName  = "__each"  // gonja loops over the bytes of a string
 	tupleName = "__tuple" // gonja has no tuples of one
+	chainName = "__chain" // gonja compares a truth value in a < b < c
 )
 
 // maxSource bounds a template in bytes; the longest known ones have 30 KiB.

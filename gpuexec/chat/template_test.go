@@ -417,3 +417,25 @@ func TestWorkIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// Rewriting takes no more than the square of a tag's words, which are bounded.
+func TestDeepExpressions(t *testing.T) {
+	for name, source := range map[string]string{
+		"comparisons":  "{{ " + strings.Repeat("1 < (", 60) + "2" + strings.Repeat(" < 3) < 4", 60) + " }}",
+		"subscripts":   "{{ " + strings.Repeat("messages[", 60) + "0" + strings.Repeat("]", 60) + " }}",
+		"methods":      "{{ " + strings.Repeat("'a'.replace(", 60) + "'a', 'b'" + strings.Repeat(", 'c')", 60) + " }}",
+		"in":           "{{ 1" + strings.Repeat(" in 'a'|list", 600) + " }}",
+		"not":          "{{" + strings.Repeat(" not", 4000) + " 1|int }}",
+		"conditionals": "{{ 1" + strings.Repeat(" if 0 else 1", 900) + " }}",
+		"long":         "{{ 1" + strings.Repeat(" in 1", 100_000/5) + " }}",
+	} {
+		if tmpl, err := Compile(source); err == nil {
+			_, err = tmpl.Render(Input{Messages: raw(t, `[{"role":"user","content":"a"}]`)})
+			if err != nil && !errors.Is(err, ErrTemplate) {
+				t.Errorf("%s: %v", name, err)
+			}
+		} else if !errors.Is(err, ErrTemplate) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -20,10 +20,6 @@ import (
 	"github.com/weir-dev/weir/schemas"
 )
 
-// refScheme begins the reference of a stored image, as services/turns makes it:
-// weir-media:<SHA-256 in hex>?type=image/png&w=1456&h=819&bytes=1048576
-const refScheme = "weir-media:"
-
 // maxSide bounds width and height in pixels: WebP's bound is 2^14, JPEG's 2^16.
 const maxSide = 1 << 16
 
@@ -44,16 +40,19 @@ func (s *source) image(raw json.RawMessage, at string) (*img, *schemas.Failure) 
 	default:
 		return nil, invalid(at+".detail", "%q is not one of auto, low, high", v.Detail)
 	}
-	scheme, _, _ := strings.Cut(v.URL, ":")
+	scheme, rest, found := strings.Cut(v.URL, ":")
+	if !found {
+		scheme = ""
+	}
 	var im img
 	var content string
 	var w, h int
 	var err error
 	switch strings.ToLower(scheme) {
 	case "data":
-		content, w, h, err = inline(v.URL)
+		content, w, h, err = inline(rest)
 	case "weir-media":
-		content, w, h, err = reference(v.URL)
+		content, w, h, err = reference(rest)
 		im.ref = content
 	case "http", "https":
 		return nil, invalid(at+".url", "images are not fetched from the web here; send the image itself as a data: URL (data:image/png;base64,…)")
@@ -70,10 +69,12 @@ func (s *source) image(raw json.RawMessage, at string) (*img, *schemas.Failure) 
 	return &im, nil
 }
 
-// reference reads the reference of a stored image. Width and height are 0 where
-// it does not tell them.
+// reference reads what stands behind the scheme of a stored image's reference, as
+// services/turns makes it:
+// weir-media:<SHA-256 in hex>?type=image/png&w=1456&h=819&bytes=1048576
+// Width and height are 0 where it does not tell them.
 func reference(ref string) (content string, w, h int, err error) {
-	content, query, _ := strings.Cut(ref[len(refScheme):], "?")
+	content, query, _ := strings.Cut(ref, "?")
 	if b, err := hex.DecodeString(content); err != nil || len(b) != sha256.Size || strings.ToLower(content) != content {
 		return "", 0, 0, fmt.Errorf("%.80q does not name an image by its SHA-256 in hex", ref)
 	}
@@ -93,10 +94,10 @@ func reference(ref string) (content string, w, h int, err error) {
 	return content, w, h, nil
 }
 
-// inline reads a data: URL (RFC 2397) with base64. The size comes from the bytes,
+// inline reads what stands behind the scheme of a data: URL (RFC 2397) with base64. The size comes from the bytes,
 // whatever type the URL names: clients often name the wrong one.
-func inline(dataURL string) (content string, w, h int, err error) {
-	head, text, ok := strings.Cut(dataURL[len("data:"):], ",")
+func inline(data string) (content string, w, h int, err error) {
+	head, text, ok := strings.Cut(data, ",")
 	if !ok || !strings.HasSuffix(strings.ToLower(head), ";base64") {
 		return "", 0, 0, errors.New("a data: URL must be of the form data:image/png;base64,…")
 	}
