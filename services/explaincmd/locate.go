@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/services/tokenizer"
 )
 
-// locateWait bounds the search for a place, which asks the tokenizer some 30 times.
+// locateWait bounds the search for a place, which asks the tokenizer some 100 times.
 const locateWait = 5 * time.Second
 
 // errPlace: the place cannot be told.
@@ -56,6 +56,9 @@ func (s *Source) search(ctx context.Context, q *search, prompt int, m *Miss) err
 	if err != nil {
 		return err
 	}
+	if whole.Text == "" {
+		return errPlace
+	}
 	n := len(whole.Tokens)
 	if off := n - prompt; off > prompt/50+2 || -off > prompt/50+2 {
 		return errPlace
@@ -80,33 +83,41 @@ func (s *Source) search(ctx context.Context, q *search, prompt int, m *Miss) err
 	return nil
 }
 
-// byteOf is the byte of the prompt's text at which a token begins: the last one with
-// no more than that many tokens before it.
-func (q *search) byteOf(ctx context.Context, text string, n, token int) (int, error) {
-	var failed error
-	first := sort.Search(len(text), func(i int) bool {
-		b := i + 1
-		for b < len(text) && !utf8.RuneStart(text[b]) {
-			b++
-		}
-		if failed != nil || b == len(text) {
-			return true
+// near is how far a search may be from the place, in bytes: a text that is cut within a
+// control token has more tokens, not fewer.
+const near = 32
+
+// byteOf is the byte of the prompt's text at which a token begins, n being the number
+// of its tokens.
+func (q *search) byteOf(ctx context.Context, text string, n, token int) (at int, err error) {
+	behind := func(b int) (int, bool) {
+		if b == 0 || b >= len(text) || !utf8.RuneStart(text[b]) {
+			return n, b == 0
 		}
 		sum := sha256.Sum256([]byte(text[:b]))
-		r, err := q.render(ctx, len(q.all), []schemas.KnownText{{Bytes: b, Digest: hex.EncodeToString(sum[:])}})
-		if err == nil && r.Matched != 1 {
-			err = errPlace
+		r, rerr := q.render(ctx, len(q.all), []schemas.KnownText{{Bytes: b, Digest: hex.EncodeToString(sum[:])}})
+		if rerr == nil && r.Matched != 1 {
+			rerr = errPlace
 		}
-		if err != nil {
-			failed = err
-			return true
+		if rerr != nil {
+			err = rerr
+			return 0, false
 		}
-		return n-len(r.Tokens) > token
-	})
-	for first > 0 && first < len(text) && !utf8.RuneStart(text[first]) {
-		first--
+		return len(r.Tokens), true
 	}
-	return first, failed
+	at = sort.Search(len(text), func(b int) bool {
+		for b > 0 && !utf8.RuneStart(text[b]) {
+			b--
+		}
+		left, ok := behind(b)
+		return err != nil || ok && left <= n-token
+	})
+	for b := max(0, at-near); b < min(len(text), at+near) && err == nil; b++ {
+		if left, ok := behind(b); ok && left == n-token {
+			return b, nil // the first one: within the token there are as many
+		}
+	}
+	return min(at, len(text)-1), err
 }
 
 // messageAt is the message that holds a byte of the prompt's text, and where what is

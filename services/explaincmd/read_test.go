@@ -2,14 +2,18 @@ package explaincmd
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/services/tokenizer"
 	"github.com/weir-dev/weir/services/turns"
 	"github.com/weir-dev/weir/streams"
 	"github.com/weir-dev/weir/streams/jsrun"
@@ -162,4 +166,83 @@ func TestReads(t *testing.T) {
 			t.Errorf("%v: %v, want %q; %s", c.args, err, c.want, out)
 		}
 	}
+}
+
+// TestLocate: a token of the prompt is found in its message, at its byte. On the null
+// engine's alphabet each byte is a token, so the place is known beforehand.
+func TestLocate(t *testing.T) {
+	nc, _ := bus(t)
+	m, err := model.Open(model.Options{Engine: model.EngineNull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := tokenizer.New(m, 32768)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- tokenizer.Serve(ctx, nc, r, "0.1.0", nil) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err := nc.Request(tokenizer.Subject(m.Name), []byte("{}"), time.Second); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	texts := []string{"be brief", "파일을 읽어 주세요 and say what it prints", "it prints nothing", "then make it print something"}
+	roles := []string{"system", "user", "assistant", "user"}
+	turn := &schemas.Turn{}
+	for i := range texts {
+		b, err := json.Marshal(map[string]string{"role": roles[i], "content": texts[i]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn.Messages = append(turn.Messages, b)
+	}
+	whole := r.Render(&schemas.RenderRequest{Header: schemas.H(), Messages: turn.Messages})
+	if whole.Failure != nil {
+		t.Fatal(whole.Failure.Message)
+	}
+	s, err := NewSource(nc, "c0", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func(prompt, token int) (*Miss, []string) {
+		f := &facts{tenant: "default", session: "s1", turns: []*heard{{id: "t1", turn: turn}}, results: map[string]*schemas.Result{"t1": {Model: m.Name, Usage: schemas.Usage{Prompt: prompt}}}}
+		miss := &Miss{Cause: schemas.MissEvicted, Token: token}
+		s.locate(t.Context(), f, "t1", miss)
+		return miss, f.notes
+	}
+	for i, text := range texts {
+		for _, at := range []int{0, 3, len(text) - 1} {
+			before, err := m.Vocab.Tokenize(whole.Text[:strings.Index(whole.Text, text)+at], true, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, notes := find(len(whole.Tokens), len(before)+len(whole.Tokens)-len(tokensOfAll(t, m, whole.Text)))
+			if got.Message == nil || *got.Message != i || got.Role != roles[i] || got.Byte == nil || *got.Byte != at || got.About {
+				t.Errorf("message %d byte %d: %+v, %q", i, at, got, notes)
+			}
+		}
+	}
+	if got, notes := find(10*len(whole.Tokens), 5); got.Message != nil || len(notes) != 1 {
+		t.Errorf("a prompt that was quite another: %+v, %q", got, notes)
+	}
+}
+
+// tokensOfAll is the text's tokens with BOS, from which the renderer's may differ by it.
+func tokensOfAll(t *testing.T, m *model.Model, text string) []int32 {
+	t.Helper()
+	tokens, err := m.Vocab.Tokenize(text, true, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
 }
