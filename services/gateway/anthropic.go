@@ -22,8 +22,8 @@ type messagesMore struct {
 	stops []string
 }
 
-// messagesRequest is a request's body. Fields without a name in Go's part below the
-// line are accepted and have no effect: they concern Anthropic's own service.
+// messagesRequest is a request's body. Of what concerns Anthropic's own service, the
+// second group is refused and the third one accepted without effect.
 type messagesRequest struct {
 	Model         string            `json:"model"`
 	Messages      []json.RawMessage `json:"messages"`
@@ -109,9 +109,8 @@ func (q *messagesRequest) turn(o messagesOptions) (*schemas.Turn, *apiError) {
 	}
 	if err := turns.CheckTurn(t); err != nil {
 		e := ofError(err)
-		e.Message = strings.Replace(e.Message, "stop", "stop_sequences", 1)
-		if e.Param != "stop" {
-			e.Message = ofError(err).Message
+		if e.Param == "stop" {
+			e.Param, e.Message = "stop_sequences", strings.Replace(e.Message, "stop", "stop_sequences", 1)
 		}
 		return nil, e
 	}

@@ -194,7 +194,7 @@ func TestMessagesRefusals(t *testing.T) {
 		`{"tool_choice":{"type":"often"},"messages":[{"role":"user","content":"x"}]}`:                                                         "tool_choice.type",
 		`{"thinking":{"type":"deep"},"messages":[{"role":"user","content":"x"}]}`:                                                             "thinking.type",
 		`{"output_format":{"type":"xml"},"messages":[{"role":"user","content":"x"}]}`:                                                         "output_format",
-		`{"stop_sequences":["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q"],"messages":[{"role":"user","content":"x"}]}`: "stop",
+		`{"stop_sequences":["a","b","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q"],"messages":[{"role":"user","content":"x"}]}`: "stop_sequences",
 	} {
 		_, e := translated(t, body, messagesOptions{})
 		switch {

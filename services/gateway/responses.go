@@ -22,8 +22,8 @@ type responses struct{}
 // String names the endpoint in metrics and spans.
 func (responses) String() string { return "responses" }
 
-// responsesRequest is a request's body. What stands below the line is repeated in
-// the answer, or concerns OpenAI's own service, and has no effect.
+// responsesRequest is a request's body. The second group is refused; the third one is
+// repeated in the answer, or concerns OpenAI's own service, and has no effect.
 type responsesRequest struct {
 	Model           string            `json:"model"`
 	Input           json.RawMessage   `json:"input"`
