@@ -29,6 +29,8 @@ type turn struct {
 	tools   []string
 	kwargs  string
 	force   string // text of the answer
+	stop    string // stop string
+	raw     bool   // published without weir's client, which takes no such reference
 	max     int64  // tokens to generate; 4
 }
 
@@ -108,7 +110,23 @@ func textCases() []plant {
 			{msgs: opening("t"), force: "<think>" + long("thought", 150) + "</think>\n\nThe answer."},
 			{msgs: next},
 		}},
+		// What was generated behind the stop string is in no message.
+		{cause: schemas.MissReworded, message: 2, byte: -1, turns: []turn{
+			{msgs: opening("w"), force: long("word", 60) + " STOP and so on", stop: " STOP and so on"},
+			{msgs: next},
+		}},
 	}
+}
+
+// mediaCases need a model with vision. The image's reference does not say how large
+// it is, so what the model sees of it is not fully known.
+func mediaCases(ref string) []plant {
+	image := message{"role": "user", "content": []any{
+		map[string]any{"type": "text", "text": long("image", 120)}, map[string]any{"type": "image_url", "image_url": map[string]any{"url": ref}},
+	}}
+	return []plant{{cause: schemas.MissNotCached, message: none, turns: []turn{
+		{msgs: []message{image}, raw: true}, {msgs: []message{say("user", "Go on.")}, raw: true},
+	}}}
 }
 
 // memoryCases are those that a small memory decides. It holds seven blocks of the

@@ -3,15 +3,19 @@ package explain
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
@@ -87,7 +91,39 @@ func run(ctx context.Context) ([]Detail, error) {
 		all = append(all, d)
 		return err
 	})
+	if err != nil {
+		return all, err
+	}
+	err = onStack(ctx, stack.Options{Args: []string{"--engine", "null", "--null-vision", "--kv-mem", "64MiB"}}, func(p *planter) error {
+		ref, err := p.image(ctx)
+		if err == nil {
+			all, err = p.plant(ctx, mediaCases(ref), all)
+		}
+		return err
+	})
 	return all, err
+}
+
+// image puts a picture into the bucket, as a publisher without weir's code does, and
+// returns a reference that does not tell its size.
+func (p *planter) image(ctx context.Context) (string, error) {
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 64, 64))); err != nil {
+		return "", err
+	}
+	js, err := jetstream.New(p.nc)
+	if err != nil {
+		return "", err
+	}
+	bucket, err := js.ObjectStore(ctx, "PAYLOAD")
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf("%x", sha256.Sum256(b.Bytes()))
+	if _, err := bucket.PutBytes(ctx, name, b.Bytes()); err != nil {
+		return "", err
+	}
+	return "weir-media:" + name + "?type=image/png", nil
 }
 
 func onStack(ctx context.Context, o stack.Options, f func(*planter) error) (err error) {
@@ -206,6 +242,9 @@ func (p *planter) ask(ctx context.Context, session, id string, t turn, msgs []me
 		req.Tools = append(req.Tools, json.RawMessage(tool))
 	}
 	req.ChatTemplateKwargs = json.RawMessage(t.kwargs)
+	if t.stop != "" {
+		req.Stop = schemas.StopList{t.stop}
+	}
 	if t.force != "" {
 		tokens, err := p.tokens(ctx, t.force)
 		if err != nil {
@@ -213,6 +252,9 @@ func (p *planter) ask(ctx context.Context, session, id string, t turn, msgs []me
 		}
 		most = int64(len(tokens)) + 1 // so that it does not end for its length
 		req.Weir.ForceOutput = tokens
+	}
+	if t.raw {
+		return p.raw(ctx, session, id, req)
 	}
 	st, err := p.client.Publish(ctx, turns.Request{Session: session, Turn: req})
 	if err != nil {
@@ -231,6 +273,38 @@ func (p *planter) ask(ctx context.Context, session, id string, t turn, msgs []me
 			return r, nil
 		}
 	}
+}
+
+// raw publishes a turn as a program without weir's code does.
+func (p *planter) raw(ctx context.Context, session, id string, req *schemas.Turn) (*schemas.Result, error) {
+	body, err := schemas.Encode(req)
+	if err != nil {
+		return nil, err
+	}
+	results, err := p.nc.SubscribeSync(schemas.ResultSubject(schemas.DefaultTenant, session, id))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = results.Unsubscribe() }() // the connection ends soon
+	js, err := jetstream.New(p.nc)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := js.Publish(ctx, schemas.AgentSubject(schemas.DefaultTenant, session, schemas.EventTurn), body); err != nil {
+		return nil, err
+	}
+	m, err := results.NextMsgWithContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := new(schemas.Result)
+	if err := schemas.Decode(m.Data, r); err != nil {
+		return nil, err
+	}
+	if r.Failure != nil {
+		return nil, fmt.Errorf("%s: %s", r.Failure.Code, r.Failure.Message)
+	}
+	return r, nil
 }
 
 // tokens asks the tokenizer for the tokens of an answer.
