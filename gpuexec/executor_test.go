@@ -25,7 +25,7 @@ func TestTurn(t *testing.T) {
 	want(t, "prefill", h.dones(), "prefilled prefill 1 to e0")
 	next := h.take(schemas.KindJob)
 	if len(next) != 1 || next[0].Job.Stage != schemas.StageDecode || next[0].Job.PrefillOn != "e0" || next[0].Subject != schemas.JobSubject(schemas.StageDecode, "c0", "e0", j.Ready.Job) ||
-		next[0].ID != j.Ready.Job+":decode:1" {
+		next[0].ID != j.Ready.MsgID("job")+":decode:1" {
 		t.Fatalf("handed over: %+v", next)
 	}
 	h.job(next[0].Job)

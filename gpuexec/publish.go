@@ -172,7 +172,7 @@ func (e *Executor) result(now schemas.Time, j *job, out []schemas.Msg) []schemas
 	res.KnownAs = res.Known()
 	return append(out, schemas.Msg{
 		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), Trace: j.trace,
-		ID: "result:" + j.id, ExpectSet: true, Confirm: true, Result: res,
+		ID: r.MsgID("result"), ExpectSet: true, Confirm: true, Result: res,
 	})
 }
 
@@ -234,7 +234,7 @@ func (e *Executor) passOn(j *job, d *schemas.SealDone, out []schemas.Msg) []sche
 func JobMsg(cell, executor string, j *schemas.Job, trace schemas.Trace) schemas.Msg {
 	return schemas.Msg{
 		Kind: schemas.KindJob, Subject: schemas.JobSubject(j.Stage, cell, executor, j.Ready.Job), Trace: trace,
-		ID: j.Ready.Job + ":" + string(j.Stage) + ":" + strconv.Itoa(j.Attempt), Job: j,
+		ID: j.Ready.MsgID("job") + ":" + string(j.Stage) + ":" + strconv.Itoa(j.Attempt), Job: j,
 	}
 }
 

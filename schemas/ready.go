@@ -1,5 +1,7 @@
 package schemas
 
+import "strconv"
+
 // Stage is a part of a turn's work; it is also the root of job subjects and the
 // first token after dead.
 type Stage string
@@ -109,6 +111,17 @@ type Ready struct {
 	// Cancel: the caller has gone. Published on the same subject again.
 	Cancel bool   `json:"cancel,omitempty"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// MsgID names a publish about the turn, for the stream's window of message ids.
+func (r *Ready) MsgID(kind string) string { return TurnMsgID(kind, r.Job, r.AdmittedNS) }
+
+// TurnMsgID is MsgID for those that have no Ready. The time of admission is that of the
+// turn's message in AGENT, so it is the same for all who read it. It is in the name
+// because a session may be erased and its turn ids used again while streams still
+// remember message ids.
+func TurnMsgID(kind, job string, admittedNS int64) string {
+	return kind + ":" + job + ":" + strconv.FormatInt(admittedNS, 36)
 }
 
 // Check reports the first bad field.

@@ -2,17 +2,24 @@ package erase
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/e2e/stack"
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/turns"
 	"github.com/weir-dev/weir/streams"
 )
 
@@ -73,6 +80,93 @@ func TestDeleteCommand(t *testing.T) {
 	}
 	if out, err := weir("session", "delete", "a.b"); err == nil || !strings.Contains(out, "SESSION") {
 		t.Errorf("a bad id: %v: %s", err, out)
+	}
+}
+
+// TestDeleteOverHTTP: turns in work are a conflict; afterwards the session is gone, and
+// a turn of that name begins a new one.
+func TestDeleteOverHTTP(t *testing.T) {
+	s := stack.Start(t, stack.Options{})
+	c := s.NewClient(t)
+	call := func(method, path string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.Ready.HTTP+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	for life := range 2 {
+		turn := &schemas.Turn{Weir: schemas.TurnMeta{Turn: "long", IgnoreEOS: true}, Body: schemas.Body{Prompt: json.RawMessage(`"go on and on"`)}}
+		st, err := c.Publish(ctx, turns.Request{Session: "s1", Turn: turn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+		// The turn generates tokens for seconds and is cancelled below.
+		if code, body := call(http.MethodDelete, "/v1/sessions/s1"); code != http.StatusConflict || !strings.Contains(body, "in work") {
+			t.Errorf("life %d: with a turn in work: %d %s", life, code, body)
+		}
+		if err := st.Cancel(ctx, "test"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := turns.Collect(ctx, st, nil); err != nil {
+			t.Fatal(err)
+		}
+		st.Close()
+		if code, body := call(http.MethodDelete, "/v1/sessions/s1"); code != http.StatusOK || !strings.Contains(body, `"found":true`) {
+			t.Errorf("life %d: %d %s", life, code, body)
+		}
+		if code, _ := call(http.MethodGet, "/v1/sessions/s1"); code != http.StatusNotFound {
+			t.Errorf("life %d: after the erase the session answers %d", life, code)
+		}
+	}
+}
+
+// TestRetain: chosen times are given to streams that exist, and stay without a choice.
+func TestRetain(t *testing.T) {
+	dir := t.TempDir()
+	for _, f := range []struct {
+		args      []string
+		dead, out time.Duration
+	}{
+		{nil, 7 * 24 * time.Hour, 10 * time.Minute},
+		{[]string{"--retain", "DEAD=30d,OUT=5m", "--retain", "SESSION=7d"}, 30 * 24 * time.Hour, 5 * time.Minute},
+		{nil, 30 * 24 * time.Hour, 10 * time.Minute}, // OUT is in memory and made anew
+	} {
+		s, err := stack.Launch(t.Context(), stack.Options{Dir: dir, Args: append([]string{"--engine", "null"}, f.args...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := s.Connect("e2e-retain")
+		if err != nil {
+			t.Fatal(err)
+		}
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]time.Duration{streams.Dead: f.dead, streams.Out: f.out} {
+			if st, err := js.Stream(t.Context(), name); err != nil || st.CachedInfo().Config.MaxAge != want {
+				t.Errorf("%v: %s is kept for %s, want %s, %v", f.args, name, st.CachedInfo().Config.MaxAge, want, err)
+			}
+		}
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

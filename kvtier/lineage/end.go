@@ -28,7 +28,7 @@ func (l *Lineage) refuse(now schemas.Time, t *turn, code, message, param string,
 func (t *turn) refusalMsg() schemas.Msg {
 	r := t.refusal
 	return schemas.Msg{
-		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), ID: "result:" + r.Job,
+		Kind: schemas.KindResult, Subject: schemas.ResultSubject(r.Tenant, r.Session, r.Turn), ID: schemas.TurnMsgID("result", r.Job, r.Timing.AdmittedNS),
 		ExpectSet: true, Confirm: true, Trace: t.trace, Result: r,
 	}
 }
@@ -103,7 +103,7 @@ func (l *Lineage) retry(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 func (l *Lineage) readyMsg(t *turn) schemas.Msg {
 	r := t.ready
 	return schemas.Msg{
-		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, r.Tenant, r.Session, r.Turn), ID: "ready:" + r.Job,
+		Kind: schemas.KindReady, Subject: schemas.ReadySubject(l.cfg.Cell, r.Tenant, r.Session, r.Turn), ID: r.MsgID("ready"),
 		Confirm: true, Trace: t.trace, Ready: r,
 	}
 }
@@ -293,7 +293,9 @@ func (l *Lineage) failed(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	return l.sayNow(now, s, b, out)
 }
 
-func cancelID(t *turn) string { return "cancel:" + schemas.JobID(t.sess.tenant, t.sess.id, t.id) }
+func cancelID(t *turn) string {
+	return schemas.TurnMsgID("cancel", schemas.JobID(t.sess.tenant, t.sess.id, t.id), int64(t.at))
+}
 
 func (l *Lineage) cancelMsg(t *turn, reason string) schemas.Msg {
 	job := schemas.JobID(t.sess.tenant, t.sess.id, t.id)

@@ -139,7 +139,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 	r.counts.Placed++
 	return append(out, schemas.Msg{
 		Kind: schemas.KindJob, Subject: schemas.JobSubject(stage, r.cfg.Cell, x.id, t.ready.Job), Trace: t.trace,
-		ID: jobMsgID(t.ready.Job, stage, t.attempt), Job: job,
+		ID: jobMsgID(t.ready, stage, t.attempt), Job: job,
 	})
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-dev/weir/schemas"
 )
 
-func jobMsgID(job string, stage schemas.Stage, attempt int) string {
-	return job + ":" + string(stage) + ":" + strconv.Itoa(attempt)
+func jobMsgID(r *schemas.Ready, stage schemas.Stage, attempt int) string {
+	return r.MsgID("job") + ":" + string(stage) + ":" + strconv.Itoa(attempt)
 }
 
 // heartbeat learns what an executor can take and holds, and repairs what was lost

@@ -399,7 +399,7 @@ func (r *Router) publishFailure(now schemas.Time, t *turn, out []schemas.Msg) []
 	m := t.ready
 	return append(out, schemas.Msg{
 		Kind: schemas.KindResult, Subject: schemas.ResultSubject(m.Tenant, m.Session, m.Turn), Trace: t.trace,
-		ID: "result:" + m.Job, ExpectSet: true, Confirm: true,
+		ID: m.MsgID("result"), ExpectSet: true, Confirm: true,
 		Result: &schemas.Result{
 			Header: schemas.H(), Tenant: m.Tenant, Session: m.Session, Turn: m.Turn, Branch: m.Branch, Job: m.Job, Attempt: max(1, t.attempt),
 			Status: schemas.StatusFailed, Failure: t.failure, Model: m.Pool, Usage: schemas.Usage{Prompt: m.Prompt.N},
@@ -418,7 +418,7 @@ func (r *Router) cancelMsg(executor, job string, attempt int, reason string) sch
 func (r *Router) dead(now schemas.Time, t *turn, f *schemas.Failure) schemas.Msg {
 	m := t.ready
 	return schemas.Msg{
-		Kind: schemas.KindDead, Subject: schemas.DeadSubject(string(t.stage), m.Tenant), ID: "dead:" + m.Job, Trace: t.trace,
+		Kind: schemas.KindDead, Subject: schemas.DeadSubject(string(t.stage), m.Tenant), ID: m.MsgID("dead"), Trace: t.trace,
 		Dead: &schemas.Dead{
 			Header: schemas.H(), Stage: t.stage, Tenant: m.Tenant, Session: m.Session, Turn: m.Turn, AtNS: int64(now),
 			Subject: schemas.ReadySubject(r.cfg.Cell, m.Tenant, m.Session, m.Turn), Seq: t.seq, Code: f.Code, Reason: f.Message,

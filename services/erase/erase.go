@@ -157,6 +157,8 @@ func (e *eraser) ask(ctx context.Context, forget bool) (*schemas.SessionReply, e
 const (
 	askWait  = 10 * time.Second
 	askPause = 100 * time.Millisecond
+	// settleGrace is how long lineage may take to read a result that its caller has.
+	settleGrace = 500 * time.Millisecond
 )
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -174,7 +176,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (e *eraser) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.o.Wait)
 	defer cancel()
-	asked := map[string]bool{}
+	asked, began := map[string]bool{}, time.Now()
 	for {
 		r, err := e.ask(ctx, false)
 		if err != nil {
@@ -185,8 +187,14 @@ func (e *eraser) settle(ctx context.Context) error {
 			e.report.Cancelled = len(asked)
 			return nil
 		}
+		if !e.o.Cancel && time.Since(began) < settleGrace {
+			if err := sleep(ctx, askPause); err != nil {
+				return err
+			}
+			continue
+		}
 		if !e.o.Cancel {
-			return fmt.Errorf("%w: %d have no result yet; wait for them, or cancel them with --wait", ErrWorking, r.Pending)
+			return fmt.Errorf("%w: %d have no result yet; wait for them or cancel them (weir session delete --wait does), then erase again", ErrWorking, r.Pending)
 		}
 		if err := e.cancel(ctx, asked); err != nil {
 			return err

@@ -203,6 +203,11 @@ func (g *Gateway) eraseSession(w http.ResponseWriter, r *http.Request, session s
 		return
 	}
 	out, err := g.o.Erase(r.Context(), g.o.Tenant, session)
+	var working interface{ Working() bool }
+	if errors.As(err, &working) && working.Working() {
+		writeError(w, &apiError{Status: http.StatusConflict, Type: typeInvalid, Code: "session_in_work", Message: err.Error()})
+		return
+	}
 	if err != nil {
 		writeError(w, ofError(err))
 		return

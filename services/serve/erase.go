@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/erase"
 	"github.com/weir-dev/weir/services/turns"
 )
@@ -23,7 +22,7 @@ func (h *host) eraser(nc *nats.Conn) func(ctx context.Context, tenant, session s
 		r, err := erase.Session(ctx, erase.Options{Conn: nc, Cell: h.o.Cell}, tenant, session)
 		switch {
 		case errors.Is(err, erase.ErrWorking):
-			return nil, &turns.FailureError{Failure: schemas.Failure{Code: schemas.CodeConflict, Message: err.Error()}}
+			return nil, workingError{err}
 		case errors.Is(err, erase.ErrUnavailable):
 			return nil, &turns.BusyError{RetryAfter: eraseRetry, Reason: err.Error()}
 		case err != nil:
@@ -32,3 +31,9 @@ func (h *host) eraser(nc *nats.Conn) func(ctx context.Context, tenant, session s
 		return r, nil
 	}
 }
+
+// workingError tells the gateway that the session cannot be erased now.
+type workingError struct{ error }
+
+// Working is true.
+func (workingError) Working() bool { return true }

@@ -154,7 +154,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) error {
 	}
 	msg := &nats.Msg{
 		Subject: schemas.AgentSubject(ref.Tenant, ref.Session, schemas.EventCancel), Data: b,
-		Header: nats.Header{jetstream.MsgIDHeader: {ref.Tenant + "/" + ref.Session + "/" + ref.Turn + ":cancel"}},
+		Header: nats.Header{jetstream.MsgIDHeader: {ref.Tenant + "/" + ref.Session + "/" + ref.Turn + ":" + NewID("cancel")}},
 	}
 	_, err = c.send(ctx, msg, time.Now().Add(c.opts.Deadline))
 	return err

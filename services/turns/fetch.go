@@ -72,6 +72,19 @@ func (c *Client) exists(ctx context.Context, ref Ref) bool {
 	return false
 }
 
+// erased reports whether a turn that was stored at a sequence of AGENT is gone and left
+// no result. When NATS does not say, it is not.
+func (c *Client) erased(ctx context.Context, ref Ref, seq uint64) bool {
+	tctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	m, err := c.nc.RequestWithContext(tctx, directGet+streams.Agent, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	if err != nil || m.Header.Get("Status") != "404" {
+		return false
+	}
+	_, err = c.storedResult(ctx, ref)
+	return errors.Is(err, ErrNotFound)
+}
+
 // fetchFrames reads the turn's frames from OUT, from where the last fetch ended,
 // and handles them. All are read before the first one is handled, because a later
 // attempt decides what an earlier one's frames are worth. It returns false when

@@ -76,6 +76,12 @@ func (c *Client) Publish(ctx context.Context, req Request) (*Stream, error) {
 	// content, and lineage's word on this publish must be waited for.
 	seen := !drawn && c.exists(ctx, ref)
 	ack, err := c.send(ctx, msg, deadline)
+	if err == nil && ack.Duplicate && c.erased(ctx, ref, ack.Seq) {
+		// The session was erased within the server's memory of message ids, which took
+		// this turn of the new life for the old one.
+		msg.Header[jetstream.MsgIDHeader][0] += ":" + nuid.Next()
+		ack, err = c.send(ctx, msg, deadline)
+	}
 	sent(err)
 	if err != nil {
 		s.Close()

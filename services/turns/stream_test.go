@@ -164,6 +164,44 @@ func TestSameTurnAgain(t *testing.T) {
 	})
 }
 
+// TestErasedTurnAgain: the server still knows the message id of a turn that was erased,
+// and takes the turn of the session's next life for it.
+func TestErasedTurnAgain(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, k *fake) {
+		k.publish().Close()
+		st, err := k.js.Stream(t.Context(), streams.Agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := func() uint64 {
+			info, err := st.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.State.Msgs
+		}
+		k.publish().Close()
+		if n := count(); n != 1 {
+			t.Fatalf("%d turns are stored, a repeat is none of its own", n)
+		}
+		if err := st.SecureDeleteMsg(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		k.publish().Close()
+		if n := count(); n != 1 {
+			t.Errorf("%d turns are stored after the erase and another publish", n)
+		}
+		k.result(k.resultOf(1, 12))
+		if err := st.SecureDeleteMsg(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		k.want(k.read(k.publish(), Position{}), Position{}, 12)
+		if n := count(); n != 0 {
+			t.Errorf("%d turns are stored, although the turn has a result", n)
+		}
+	})
+}
+
 func TestOtherContentIsRefused(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, k *fake) {
 		k.publish().Close()
