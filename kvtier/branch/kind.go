@@ -57,6 +57,9 @@ type Request struct {
 	At    int64 // arrival, in ns; no rule reads it, the order of calls is what counts
 	Items []Item
 	Hint  schemas.TurnHint
+	// Foreign: the answer that it quotes behind a busy branch's context is not that
+	// branch's, as far as the caller knows.
+	Foreign bool
 }
 
 // Placement is what Place decided.

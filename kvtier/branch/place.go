@@ -45,7 +45,7 @@ func (f *Forest) Place(r Request, busy func(branch string) bool, fresh func() st
 	if len(items) > f.opt.MaxContext {
 		items = items[:f.opt.MaxContext]
 	}
-	q := query{f: f, items: items, size: sizeOf(items), lead: lead(items), busy: busy}
+	q := query{f: f, items: items, size: sizeOf(items), lead: lead(items), busy: busy, foreign: r.Foreign}
 	p := q.decide()
 	if p.New {
 		p.Branch = fresh()
@@ -61,6 +61,8 @@ type query struct {
 	size  int
 	lead  int // leading items that are system prompt or tools
 	busy  func(string) bool
+	// foreign: what it quotes is no answer of a branch in progress.
+	foreign bool
 
 	at      *node // where the match ends, inside at's edge when matched < at.depth
 	matched int
@@ -102,7 +104,7 @@ func (q *query) whole() Placement {
 	switch {
 	case live == nil:
 		return q.fork(past.branch)
-	case kind == Continue && q.items[q.matched].Role == Assistant:
+	case kind == Continue && q.items[q.matched].Role == Assistant && !q.foreign:
 		return q.on(live.branch, Continue)
 	}
 	return q.fork(live.branch)

@@ -126,8 +126,10 @@ func (l *Lineage) placeMessages(now schemas.Time, t *turn, name string, live boo
 	if name != "" {
 		busy = nil // its answers may be there by now
 	}
-	p := l.forest(s).Place(infer.Request{At: int64(t.at), Items: itemsOf(t.items), Hint: t.msg.Weir.Hint}, busy, func() string { return s.fresh(t) })
-	if live && p.Kind != infer.Continue && t.overtook() {
+	// A turn that waited in vain quotes an answer of somewhere else.
+	ask := infer.Request{At: int64(t.at), Items: itemsOf(t.items), Hint: t.msg.Weir.Hint, Foreign: t.waited}
+	p := l.forest(s).Place(ask, busy, func() string { return s.fresh(t) })
+	if live && (p.Kind != infer.Continue || busy != nil && busy(p.Branch)) && t.overtook() {
 		l.hold(now, t)
 		return out
 	}
