@@ -25,6 +25,7 @@ type entry struct {
 	media, reasoning bool
 	calls            []schemas.CanonicalCall
 	toolCall         string
+	call             int // which call of its message toolCall is, or -1
 	refs             int // places in contexts of the session
 }
 
@@ -34,14 +35,14 @@ func sumOf(b []byte) (out [16]byte) {
 	return out
 }
 
-// entry reads message i of a list whose messages before it are in list. like is
+// entry reads the message behind those of list, in which calls finds calls. like is
 // the message that probably stands there, or nil.
-func (s *session) entry(list []*entry, raw jsonRaw, like *entry) *entry {
-	if like != nil && bytes.Equal(like.raw, raw) {
+func (s *session) entry(list []*entry, calls *callIndex, raw jsonRaw, like *entry) *entry {
+	if like != nil && bytes.Equal(like.raw, raw) && like.answersIn(list, calls) {
 		return like
 	}
 	sum := sumOf(raw)
-	if e := s.stored[sum]; e != nil {
+	if e := s.stored[sum]; e != nil && e.answersIn(list, calls) {
 		return e
 	}
 	e := &entry{raw: raw, sum: sum, dig: sum, size: len(raw)}
@@ -55,13 +56,32 @@ func (s *session) entry(list []*entry, raw jsonRaw, like *entry) *entry {
 	}
 	// Clients that issue call ids of their own change them in the call and in its
 	// result: what counts is which call is meant.
-	if _, k := callOf(list, e.toolCall); k >= 0 {
+	_, k := calls.find(list, e.toolCall)
+	if e.answer(k); k >= 0 {
 		named := `,"tool_call_id":` + quoted(e.toolCall) + `}`
 		if plain, ok := strings.CutSuffix(string(f.JSON), named); ok {
 			e.dig = sumOf([]byte(plain + `,"tool_call":` + strconv.Itoa(k) + `}`))
 		}
 	}
 	return e
+}
+
+// answersIn reports whether a message means behind that list what it was read as: the
+// same id may name another call there.
+func (e *entry) answersIn(list []*entry, calls *callIndex) bool {
+	if e.toolCall == "" {
+		return true
+	}
+	_, k := calls.find(list, e.toolCall)
+	return k == e.call
+}
+
+// answer notes which call a tool message answers. The same bytes are another message
+// where they answer another call.
+func (e *entry) answer(k int) {
+	if e.call = k; k > 0 {
+		e.sum = sumOf(append(e.sum[:], strconv.Itoa(k)...))
+	}
 }
 
 func quoted(s string) string {
@@ -74,28 +94,55 @@ func quoted(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// callOf finds the last call of that id: the index of its message and its place
-// among the calls of that message, or -1.
-func callOf(list []*entry, id string) (at, k int) {
-	for at = len(list) - 1; at >= 0; at-- {
-		for k, c := range list[at].calls {
-			if c.ID == id {
-				return at, k
-			}
-		}
+// callIndex finds calls by their ids in a list of messages that grows. A search for
+// each result would take minutes where a body has hundreds of thousands of them.
+type callIndex struct {
+	at   map[string]callPlace
+	read int // messages of the list that are in at
+}
+
+// callPlace is the index of a message and the place among its calls.
+type callPlace struct{ at, k int }
+
+// find returns the last call of that id in list, which begins with what it was in
+// the calls before: the index of its message and its place among the calls of that
+// message, or -1.
+func (x *callIndex) find(list []*entry, id string) (at, k int) {
+	x.upTo(list)
+	if p, ok := x.at[id]; ok {
+		return p.at, p.k
 	}
 	return -1, -1
+}
+
+// any reports whether list has a call.
+func (x *callIndex) any(list []*entry) bool {
+	x.upTo(list)
+	return len(x.at) > 0
+}
+
+func (x *callIndex) upTo(list []*entry) {
+	for ; x.read < len(list); x.read++ {
+		calls := list[x.read].calls
+		for k := len(calls) - 1; k >= 0; k-- { // of two with one id the first counts
+			if x.at == nil {
+				x.at = map[string]callPlace{}
+			}
+			x.at[calls[k].ID] = callPlace{x.read, k}
+		}
+	}
 }
 
 // entries reads a list of messages that probably is like another one.
 func (s *session) entries(raws []jsonRaw, before, like []*entry) []*entry {
 	list := append(make([]*entry, 0, len(before)+len(raws)), before...)
+	var calls callIndex
 	for i, raw := range raws {
 		var e *entry
 		if i < len(like) {
 			e = like[i]
 		}
-		list = append(list, s.entry(list, raw, e))
+		list = append(list, s.entry(list, &calls, raw, e))
 	}
 	return list[len(before):]
 }
@@ -120,13 +167,14 @@ func (t *turn) context(old, items []*entry, delta bool) (all []*entry, kept int,
 		kept = same(old, items)
 		all = append(append(make([]*entry, 0, len(items)), old[:kept]...), items[kept:]...)
 	}
+	var calls callIndex
 	for i := kept; i < len(items); i++ {
 		e := items[i]
 		if e.role != "tool" {
 			continue
 		}
-		at, k := callOf(items[:i], e.toolCall)
-		if at < 0 && (e.toolCall != "" || !anyCall(items[:i])) {
+		at, k := calls.find(items[:i], e.toolCall)
+		if at < 0 && (e.toolCall != "" || !calls.any(items[:i])) {
 			n := i
 			if delta {
 				n -= kept
@@ -142,15 +190,6 @@ func (t *turn) context(old, items []*entry, delta bool) (all []*entry, kept int,
 	return all, kept, nil
 }
 
-func anyCall(list []*entry) bool {
-	for _, e := range list {
-		if len(e.calls) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // renamed is the message with another tool_call_id.
 func (e *entry) renamed(id string) *entry {
 	var m map[string]json.RawMessage
@@ -164,6 +203,7 @@ func (e *entry) renamed(id string) *entry {
 	}
 	n := *e
 	n.raw, n.sum, n.toolCall, n.refs = raw, sumOf(raw), id, 0
+	n.answer(e.call)
 	return &n
 }
 
@@ -250,7 +290,7 @@ func (s *session) answerEntry(list []*entry, r *schemas.Result) *entry {
 			return nil
 		}
 	}
-	return s.entry(list, raw, nil)
+	return s.entry(list, new(callIndex), raw, nil)
 }
 
 // mediaRef is how messages name an object of the payload bucket.

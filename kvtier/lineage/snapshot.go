@@ -216,7 +216,7 @@ func (l *Lineage) restore(ss *sessionState) error {
 	}
 	messages := make([]*entry, len(ss.Messages))
 	for i, raw := range ss.Messages {
-		e := s.entry(nil, raw, nil)
+		e := s.entry(nil, new(callIndex), raw, nil)
 		if i < len(ss.Digests) && ss.Digests[i] != "" {
 			if err := readHex(&e.dig, ss.Digests[i]); err != nil {
 				return err
@@ -239,9 +239,15 @@ func (l *Lineage) restore(ss *sessionState) error {
 			at: schemas.Time(bs.At), fresh: bs.Fresh, tail: bs.Tail, known: bs.Known, turns: bs.Turns, toolWaits: bs.ToolWaits, heard: bs.Heard,
 		}
 		var hist []*entry
+		var calls callIndex
 		for _, k := range bs.Hist {
 			if k < 0 || k >= len(messages) {
 				return fmt.Errorf("branch %s has message %d of %d", b.id, k, len(messages))
+			}
+			if e := messages[k]; e.toolCall != "" && e.refs == 0 {
+				e.sum = sumOf(e.raw)
+				_, at := calls.find(hist, e.toolCall)
+				e.answer(at)
 			}
 			hist = append(hist, messages[k])
 		}

@@ -28,7 +28,7 @@ func TestSnapshotFits(t *testing.T) {
 		s := l.session("t", fmt.Sprint("s", i), 1)
 		b := &branch{id: "main", tail: "t0"}
 		l.setLog(s, b, log)
-		l.setHist(s, b, []*entry{s.entry(nil, message, nil)})
+		l.setHist(s, b, []*entry{s.entry(nil, new(callIndex), message, nil)})
 		s.branches["main"] = b
 		s.turns["t0"] = &turn{id: "t0", sess: s, on: "main", state: turnEnded}
 		s.order = []string{"t0"}
