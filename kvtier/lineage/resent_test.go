@@ -193,3 +193,35 @@ func TestMedia(t *testing.T) {
 		t.Errorf("not cached: %+v, %+v", p, w.ready["v2"].Miss)
 	}
 }
+
+// TestCallIDsChangeHands: a client that issues ids of its own may give one that was a
+// call's to the call beside it. The result is that call's then, though its bytes are
+// as they were.
+func TestCallIDsChangeHands(t *testing.T) {
+	calls := func(f, g string) string {
+		return fmt.Sprintf(`{"role":"assistant","content":null,"tool_calls":[{"id":%q,"type":"function","function":{"name":"f","arguments":"{}"}},{"id":%q,"type":"function","function":{"name":"g","arguments":"{}"}}]}`, f, g)
+	}
+	const result = `{"role":"tool","tool_call_id":"b","content":"ok"}`
+	for _, again := range []bool{false, true} {
+		w := newWorld(t, nil)
+		w.chat("s", "u1", user("begin"))
+		w.answer("u1", "f{}g{}", "|", says(calls("a", "b")))
+		w.chat("s", "u2", user("begin"), calls("a", "b"), result)
+		w.answer("u2", "Ok", "|")
+		if again {
+			snap, seqs := w.snapshot()
+			w.restart(snap, seqs)
+		}
+		w.chat("s", "u3", user("begin"), calls("b", "a"), result)
+		s := w.l.sessions["t.s"]
+		e := s.turns["u3"].entries[2]
+		if e.toolCall != "a" {
+			t.Errorf("after a restart %t: the result answers call %q, which is g's", again, e.toolCall)
+		}
+		w.answer("u3", "Ok", "|")
+		w.chat("s", "u4", user("begin"), calls("a", "b"), result, message("assistant", "Ok"), user("go"))
+		if got := s.turns["u4"]; got == nil || w.ready["u4"] == nil || w.l.sessions["t.s"].turns["u4"].entries[2].toolCall != "b" {
+			t.Errorf("after a restart %t: %+v", again, got)
+		}
+	}
+}
