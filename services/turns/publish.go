@@ -75,13 +75,7 @@ func (c *Client) Publish(ctx context.Context, req Request) (*Stream, error) {
 	// A turn with that id may exist. Then what arrives may be the answer to other
 	// content, and lineage's word on this publish must be waited for.
 	seen := !drawn && c.exists(ctx, ref)
-	ack, err := c.send(ctx, msg, deadline)
-	if err == nil && ack.Duplicate && c.erased(ctx, ref, ack.Seq) {
-		// The session was erased within the server's memory of message ids, which took
-		// this turn of the new life for the old one.
-		msg.Header[jetstream.MsgIDHeader][0] += ":" + nuid.Next()
-		ack, err = c.send(ctx, msg, deadline)
-	}
+	ack, err := c.store(ctx, ref, msg, deadline)
 	sent(err)
 	if err != nil {
 		s.Close()
@@ -100,6 +94,18 @@ func (c *Client) Publish(ctx context.Context, req Request) (*Stream, error) {
 		s.alarm.Reset(rejectGrace)
 	}
 	return s, nil
+}
+
+// store sends a turn until it is stored.
+func (c *Client) store(ctx context.Context, ref Ref, msg *nats.Msg, deadline time.Time) (pubAck, error) {
+	ack, err := c.send(ctx, msg, deadline)
+	if err == nil && ack.Duplicate && c.erased(ctx, ref, ack.Seq) {
+		// The session was erased within the server's memory of message ids, which took
+		// this turn of the new life for the old one.
+		msg.Header[jetstream.MsgIDHeader][0] += ":" + nuid.Next()
+		return c.send(ctx, msg, deadline)
+	}
+	return ack, err
 }
 
 // NewID draws an id that no other turn or session has: prefix, "-", 22 characters.
