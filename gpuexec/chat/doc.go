@@ -21,7 +21,6 @@
 // Text assembles streamed token pieces into text that is safe to send.
 // Parser takes that text apart into reasoning, content and tool calls, as a Spec
 // says; families.go lists what the families of models write.
-// Canonical names a message so that a client's re-sent copy is recognised.
 //
 // Read template.go first, then text.go, parser.go, families.go, then rewrite.go.
 package chat

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -157,40 +156,4 @@ func toJSON(v any, s jsonStyle) (string, error) {
 	var b strings.Builder
 	err := s.write(&b, v, 0)
 	return b.String(), err
-}
-
-// plain turns decoded JSON into what encoding/json marshals with sorted keys.
-// Numbers become float64: a client in JavaScript re-sends 1.0 as 1.
-func plain(v any) any {
-	switch t := unwrap(v).(type) {
-	case *exec.Dict:
-		out := make(map[string]any, len(t.Pairs))
-		for _, p := range t.Pairs {
-			out[p.Key.String()] = plain(p.Value)
-		}
-		return out
-	case list:
-		out := make([]any, len(t))
-		for i, item := range t {
-			out[i] = plain(item)
-		}
-		return out
-	case int:
-		return float64(t)
-	case *null:
-		return nil
-	default:
-		return t
-	}
-}
-
-// marshalSorted is compact JSON with sorted keys and without HTML escapes.
-func marshalSorted(v any) (string, error) {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(b.String(), "\n"), nil
 }
