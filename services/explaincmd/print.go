@@ -39,7 +39,7 @@ func printTurn(w io.Writer, r *TurnReport) error {
 	case r.Failure != nil:
 		p.line("failed after %s with %s: %s", span(r.TotalMS), r.Failure.Code, clean(r.Failure.Message, 400))
 	case r.Status == "ok":
-		p.line("answered in %s%s, first token after %s, of which the engine computed %s", span(r.TotalMS), named(", finish ", r.Finish), span(r.TTFTMS), span(r.EngineMS))
+		p.line("answered in %s%s, %s", span(r.TotalMS), named(", finish ", r.Finish), firstToken(r))
 	}
 	if r.Admitted != "" {
 		p.line("admitted %s, attempt %d", r.Admitted, r.Attempt)
@@ -53,7 +53,7 @@ func printTurn(w io.Writer, r *TurnReport) error {
 		p.line("prompt     %s tokens = %s found + %s computed again + %s new", comma(t.Prompt), comma(t.Cached), comma(t.Recomputed), comma(t.New))
 		p.line("answer     %s tokens", comma(t.Generated))
 		if t.Lost > 0 {
-			p.line("lost       %s tokens that were computed before stand elsewhere, or nowhere, in this prompt", comma(t.Lost))
+			p.line("lost       %s, computed before, stand elsewhere or nowhere in this prompt", many(t.Lost, "token", "tokens"))
 		}
 	}
 	if m := r.Miss; m != nil {
@@ -61,6 +61,19 @@ func printTurn(w io.Writer, r *TurnReport) error {
 	}
 	notes(p, r.Notes)
 	return p.err
+}
+
+// firstToken says when the first token was there, as far as that is known.
+func firstToken(r *TurnReport) string {
+	switch {
+	case r.Moved > 0:
+		return fmt.Sprintf("first token soon after %s, handed over %s", span(r.TTFTMS), many(r.Moved, "time", "times"))
+	case r.Attempt > 1:
+		// An executor that died took along when it sent the first one.
+		return fmt.Sprintf("first token of attempt %d after %s", r.Attempt, span(r.TTFTMS))
+	default:
+		return fmt.Sprintf("first token after %s, of which the engine computed %s", span(r.TTFTMS), span(r.EngineMS))
+	}
 }
 
 func printMiss(p *page, m *Miss) {
@@ -116,7 +129,7 @@ func printSession(w io.Writer, r *SessionReport) error {
 	}
 	if len(r.Events) > 0 {
 		p.line("")
-		p.line("events     %s", counts(r.Events))
+		p.line("events     %s", events(r.Events))
 	}
 	if len(r.Turns) > 0 {
 		p.line("")
@@ -190,6 +203,24 @@ func notes(p *page, ns []string) {
 		}
 		p.line("note: %s", clean(n, 400))
 	}
+}
+
+// events lists what was said and inferred; an inferred event is counted as
+// "inferred.<kind>" too.
+func events(m map[string]int) string {
+	const inferred = "inferred."
+	var b []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if strings.HasPrefix(k, inferred) {
+			continue
+		}
+		s := fmt.Sprintf("%s %s", clean(k, 40), comma(m[k]))
+		if n := m[inferred+k]; n > 0 {
+			s += fmt.Sprintf(" (%s inferred)", comma(n))
+		}
+		b = append(b, s)
+	}
+	return strings.Join(b, ", ")
 }
 
 func counts(m map[string]int) string {

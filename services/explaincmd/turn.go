@@ -17,7 +17,7 @@ type TurnReport struct {
 	Turn    string `json:"turn"`
 	Branch  string `json:"branch,omitempty"`
 	Model   string `json:"model,omitempty"`
-	// Status is ok, failed, or unknown when the result is not stored.
+	// Status is ok, failed, running, or unknown when the result is not stored.
 	Status   string           `json:"status"`
 	Finish   string           `json:"finish,omitempty"`
 	Failure  *schemas.Failure `json:"failure,omitempty"`
@@ -25,10 +25,13 @@ type TurnReport struct {
 	Admitted string           `json:"admitted,omitempty"` // RFC 3339, UTC
 
 	// Milliseconds since admission; EngineMS is the engine's time up to the first
-	// token, which the same engine called directly would have taken too.
+	// token, which the same engine called directly would have taken too. The result
+	// has both for the last executor that decoded. Where others did so before it
+	// (Moved), TTFTMS is when the first one began, and EngineMS is not known.
 	TotalMS  float64 `json:"total_ms,omitempty"`
 	TTFTMS   float64 `json:"ttft_ms,omitempty"`
 	EngineMS float64 `json:"engine_ttft_ms,omitempty"`
+	Moved    int     `json:"moved,omitempty"` // how often the decode was handed over
 	Stages   []Stage `json:"stages,omitempty"`
 
 	Tokens *Tokens `json:"tokens,omitempty"`
@@ -71,6 +74,8 @@ type Miss struct {
 	// Before and After are the text around that byte, cut short.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
+	// End: behind the last message, where the answer begins.
+	End bool `json:"end,omitempty"`
 	// About: the place is near that, because answers are written otherwise than they
 	// were generated.
 	About  bool   `json:"about,omitempty"`
@@ -98,7 +103,7 @@ func turnReport(f *facts, id string) *TurnReport {
 	}
 	r := f.results[id]
 	if r == nil {
-		f.note("the turn has no stored result: it is still in work, or its result has aged out")
+		rep.unanswered(f)
 		return rep
 	}
 	rep.Branch, rep.Model, rep.Status, rep.Finish, rep.Failure, rep.Attempt = r.Branch, r.Model, string(r.Status), r.Finish, r.Failure, r.Attempt
@@ -107,6 +112,7 @@ func turnReport(f *facts, id string) *TurnReport {
 	for _, s := range t.Spans {
 		rep.Stages = append(rep.Stages, Stage{Stage: s.Stage, On: s.On, FromMS: milli(s.From), ToMS: milli(s.To)})
 	}
+	rep.firstToken(t)
 	if len(rep.Stages) == 0 {
 		f.note("the result names no stages: it was written by an older version, or never placed")
 	}
@@ -117,6 +123,37 @@ func turnReport(f *facts, id string) *TurnReport {
 		rep.Miss = f.missOf(r)
 	}
 	return rep
+}
+
+// unanswered says what is known of a turn without a result.
+func (rep *TurnReport) unanswered(f *facts) {
+	h, l := f.turn(rep.Turn), f.lineage
+	// Lineage was asked for this turn, so it names its branch alone. It remembers
+	// turns that ended, too.
+	if h == nil || l == nil || !l.Found || l.Pending == 0 || len(l.Branches) == 0 || l.Branches[0].State != schemas.BranchRunning {
+		f.note("the turn has no stored result: it is still in work, or its result has aged out")
+		return
+	}
+	rep.Status, rep.Branch = "running", l.Branches[0].ID
+	f.note("the turn was published at %s and is in work; where its time went is known when it has ended", h.at.UTC().Format(stamp))
+}
+
+// firstToken corrects the time to the first token of a turn that was handed over
+// while it decoded.
+func (rep *TurnReport) firstToken(t *schemas.Timing) {
+	first := int64(-1)
+	for _, s := range t.Spans {
+		switch {
+		case s.Stage != schemas.SpanDecode:
+		case first < 0:
+			first = s.From
+		default:
+			rep.Moved++
+		}
+	}
+	if rep.Moved > 0 && first < t.TTFTNS {
+		rep.TTFTMS, rep.EngineMS = milli(first), 0
+	}
 }
 
 func tokensOf(r *schemas.Result) *Tokens {
@@ -163,7 +200,9 @@ func (f *facts) missOf(r *schemas.Result) *Miss {
 	switch {
 	case err != nil:
 		f.note("the text around the difference cannot be shown: %s", err)
-	case index >= len(all):
+	case index == len(all):
+		out.End = true
+	case index > len(all):
 		f.note("the turn has %d messages, the difference is in number %d: it cannot be shown", len(all), index)
 	default:
 		var text string
@@ -241,6 +280,8 @@ func (m *Miss) place() string {
 		return ""
 	case *m.Message < 0:
 		return "before all messages"
+	case m.End:
+		return "behind the last message, where the answer begins"
 	}
 	where := fmt.Sprintf("message %d", *m.Message)
 	if m.About {

@@ -11,7 +11,7 @@ func causeWords(c schemas.MissCause) string {
 	case schemas.MissFirst:
 		return "the branch had no context yet"
 	case schemas.MissNewText:
-		return "all that was known was found; what follows is new"
+		return "every whole block that was known was found; what follows is new, or less than a block"
 	case schemas.MissSystem:
 		return "the system message changed"
 	case schemas.MissTools:
