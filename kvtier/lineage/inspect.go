@@ -89,7 +89,7 @@ const maxTool = 64
 
 func (b *branch) info() schemas.BranchInfo {
 	i := schemas.BranchInfo{
-		ID: b.id, Parent: b.parent, State: b.state, Why: b.why, Inferred: b.guessed || b.inferred, Tool: b.tool[:min(len(b.tool), maxTool)], ResumeNS: b.resume, Turns: b.turns,
+		ID: b.id, Parent: b.parent, State: b.state, Why: b.why, Inferred: b.inferred, Tool: b.tool[:min(len(b.tool), maxTool)], ResumeNS: b.resume, Turns: b.turns,
 		Messages: len(b.hist), Tail: b.tail, ToolWaits: b.toolWaits, AtNS: int64(b.at),
 	}
 	if b.log != nil {

@@ -32,6 +32,9 @@ func TestInspect(t *testing.T) {
 	}
 	w.chat("s", "u1", longU)
 	w.answer("u1", "ok", "|")
+	if r := w.ask("s", "", false); len(r.Branches) != 1 || r.Branches[0].State != schemas.BranchUserWaiting || !r.Branches[0].Inferred {
+		t.Errorf("a state that nobody said: %+v", r)
+	}
 	w.publish("s", schemas.EventToolWait, `{"v":1,"tool":"bash","expected_ns":5}`)
 	w.turn("s", "u2", "sub", "b", `,"parent":"main"`)
 	r := w.ask("s", "", false)
@@ -39,7 +42,7 @@ func TestInspect(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	b := r.Branches[0]
-	if b.ID != "main" || b.State != schemas.BranchToolWaiting || b.Why != "tool_wait" || !b.Inferred || b.Tool != "bash" || b.ResumeNS == 0 || b.Turns != 1 ||
+	if b.ID != "main" || b.State != schemas.BranchToolWaiting || b.Why != "tool_wait" || b.Inferred || b.Tool != "bash" || b.ResumeNS == 0 || b.Turns != 1 ||
 		b.Messages != 2 || b.Tail != "u1" || b.ToolWaits != 1 || b.Tokens != 791+len("<user>|<assistant>")-8 {
 		t.Errorf("%+v", b)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -50,7 +51,7 @@ func printSession(out io.Writer, session string, r *schemas.SessionReply) error 
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BRANCH\tFROM\tSTATE\tWHY\tTURNS\tMESSAGES\tTOKENS\tTOOL WAITS\tCHANGED")
 	for _, b := range r.Branches {
-		changed, state, why := "", string(b.State), b.Why
+		changed, state := "", string(b.State)
 		if b.AtNS > 0 {
 			changed = time.Unix(0, b.AtNS).Format(time.DateTime)
 		}
@@ -58,9 +59,9 @@ func printSession(out io.Writer, session string, r *schemas.SessionReply) error 
 			state += " for " + b.Tool
 		}
 		if b.Inferred {
-			why = strings.TrimSpace(why + " (inferred)")
+			state += " (inferred)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", b.ID, b.Parent, state, why, b.Turns, b.Messages, b.Tokens, b.ToolWaits, changed)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", b.ID, b.Parent, state, b.Why, b.Turns, b.Messages, b.Tokens, b.ToolWaits, changed)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -68,13 +69,16 @@ func printSession(out io.Writer, session string, r *schemas.SessionReply) error 
 	if r.Left > 0 {
 		fmt.Fprintf(out, "and %d more branches\n", r.Left)
 	}
-	kinds := make([]string, 0, len(r.Events))
-	for k := range r.Events {
-		kinds = append(kinds, k)
-	}
-	slices.Sort(kinds)
-	for _, k := range kinds {
-		fmt.Fprintf(out, "%6d  %s\n", r.Events[k], k)
+	// An inferred event is counted as "inferred.<kind>" too.
+	for _, k := range slices.Sorted(maps.Keys(r.Events)) {
+		if strings.HasPrefix(k, "inferred.") {
+			continue
+		}
+		note := ""
+		if n := r.Events["inferred."+k]; n > 0 {
+			note = fmt.Sprintf(", %d of them inferred", n)
+		}
+		fmt.Fprintf(out, "%6d  %s%s\n", r.Events[k], k, note)
 	}
 	return nil
 }
