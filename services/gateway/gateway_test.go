@@ -240,8 +240,12 @@ func TestBadRequests(t *testing.T) {
 func TestTooLargeBody(t *testing.T) {
 	k := newFake(t, Options{})
 	big := bytes.Repeat([]byte("a"), 20<<20)
+	text := `{"messages":[{"role":"user","content":"` + string(big) + `"}]}` // larger than a turn without images may be
 	for name, body := range map[string]func() answer{
-		"length": func() answer { return k.do(http.MethodPost, "/v1/chat/completions", bytes.NewReader(big)) },
+		"length": func() answer {
+			return k.do(http.MethodPost, "/v1/chat/completions", bytes.NewReader(bytes.Repeat(big, 4)))
+		},
+		"text": func() answer { return k.do(http.MethodPost, "/v1/chat/completions", strings.NewReader(text)) },
 		"chunked": func() answer {
 			return k.do(http.MethodPost, "/v1/chat/completions", struct{ *bytes.Buffer }{bytes.NewBuffer(bytes.Clone(big))})
 		},
@@ -336,8 +340,13 @@ func TestTooManyRequests(t *testing.T) {
 	if a.status != 429 || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := k.post("/v1/sessions/s/events", `{"kind":"user_wait"}`); a.status != 429 {
-		t.Errorf("events: %d %s", a.status, a.body)
+	for path, body := range map[string]string{
+		"/v1/sessions/s/events": `{"kind":"user_wait"}`, "/tokenize": `{"prompt":"a"}`,
+		"/v1/messages/count_tokens": `{"messages":[{"role":"user","content":"x"}]}`, "/v1/responses/input_tokens": `{"input":"x"}`,
+	} {
+		if a := k.post(path, body); a.status != 429 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
 	}
 	cancel()
 	<-end

@@ -65,8 +65,8 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, d dialect) (c *ca
 // which may be called more than once.
 func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (body []byte, release func(), e *apiError) {
 	size := r.ContentLength
-	if size < 0 || size > schemas.MaxBody {
-		size = schemas.MaxBody
+	if most := mostOf(r); size < 0 || size > most {
+		size = most
 	}
 	if g.bodies.Add(size) > g.o.MaxBodies {
 		g.bodies.Add(-size)
@@ -86,6 +86,16 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (body []byte, rel
 	return body, release, nil
 }
 
+// mostOf bounds a request's body in bytes. A body with images may be larger than
+// the turn that is made of it. One that does not tell its length is charged for all
+// that it might have, so it may have less.
+func mostOf(r *http.Request) int64 {
+	if r.ContentLength < 0 {
+		return schemas.MaxBody
+	}
+	return turns.MaxRequest
+}
+
 // drainMax bounds what is read and thrown away of a body that is too large, so
 // that the client gets to read why.
 const drainMax = 64 << 20
@@ -95,19 +105,20 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *api
 	_ = rc.SetReadDeadline(time.Now().Add(g.o.BodyTimeout)) // not supported by test recorders
 	var body []byte
 	var err error
-	if r.ContentLength <= schemas.MaxBody {
+	most := mostOf(r)
+	if r.ContentLength <= most {
 		body = make([]byte, 0, max(r.ContentLength, 0)+512)
-		body, err = readUpTo(body, r.Body, schemas.MaxBody+1)
+		body, err = readUpTo(body, r.Body, int(most)+1)
 	}
 	switch {
 	case err != nil:
 		// The deadline stays: before it answers, net/http waits for the rest of the body.
 		return nil, &apiError{Status: http.StatusBadRequest, Type: typeInvalid, Code: schemas.CodeInvalid, Message: "the body could not be read: " + err.Error()}
-	case r.ContentLength > schemas.MaxBody || len(body) > schemas.MaxBody:
+	case r.ContentLength > most || int64(len(body)) > most:
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, drainMax))
 		return nil, &apiError{
 			Status: http.StatusRequestEntityTooLarge, Type: typeInvalid, Code: "request_too_large",
-			Message: fmt.Sprintf("the body has more than %d bytes", schemas.MaxBody),
+			Message: fmt.Sprintf("the body has more than %d bytes", most),
 		}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
