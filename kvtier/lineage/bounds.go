@@ -173,9 +173,9 @@ func (l *Lineage) gone(s *session, log *logbook) {
 		return
 	}
 	if len(s.gone) >= maxGone {
-		s.gone = append(s.gone[:0], s.gone[1:]...)
+		s.gone = s.gone[1:]
 	}
-	s.gone = append(s.gone, e.Key)
+	s.gone = append(s.gone, e.Key) // nothing is moved: a snapshot may be reading it
 }
 
 // maxRefs bounds the payload objects that a session remembers to have named.

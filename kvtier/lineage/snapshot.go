@@ -95,22 +95,33 @@ const stateVersion = 2
 
 // Snapshot appends all finished work as JSON, in a fixed order.
 func (l *Lineage) Snapshot(dst []byte) ([]byte, error) {
-	st := state{V: stateVersion, Format: l.format, Seqs: l.Seqs(), Seen: max(l.seen, l.seqs["AGENT"]), Forgot: l.forgot}
+	b, err := l.Freeze()()
+	return append(dst, b...), err
+}
+
+// Freeze returns a function that makes a snapshot of the state as it is now. It reads
+// only what does not change any more, so it may run beside later steps: the JSON of a
+// full state takes seconds.
+func (l *Lineage) Freeze() func() ([]byte, error) {
+	st := state{V: stateVersion, Format: maps.Clone(l.format), Seqs: l.Seqs(), Seen: max(l.seen, l.seqs["AGENT"]), Forgot: l.forgot}
+	st.Sessions = make([]sessionState, 0, len(l.sessions))
 	for _, k := range slices.Sorted(maps.Keys(l.sessions)) {
 		st.Sessions = append(st.Sessions, l.sessions[k].state())
 	}
-	b, err := json.Marshal(st)
-	if err != nil {
-		return nil, fmt.Errorf("lineage: snapshot: %w", err)
-	}
 	l.stale = false
-	return append(dst, b...), nil
+	return func() ([]byte, error) {
+		b, err := json.Marshal(st)
+		if err != nil {
+			return nil, fmt.Errorf("lineage: snapshot: %w", err)
+		}
+		return b, nil
+	}
 }
 
 func (s *session) state() sessionState {
 	ss := sessionState{
 		Tenant: s.tenant, ID: s.id, Used: int64(s.used), Seen: s.seen, Again: s.again, Inferred: s.inferred, Ended: s.ended, Clock: s.clock,
-		Events: s.events, Refs: slices.Sorted(maps.Keys(s.refs)), Gone: s.gone,
+		Events: maps.Clone(s.events), Refs: slices.Sorted(maps.Keys(s.refs)), Gone: s.gone,
 	}
 	if s.last != nil {
 		ss.Last = s.last.id
