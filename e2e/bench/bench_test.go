@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/services/model"
 )
 
 // value is the figure of that name.
-func value(t *testing.T, figures []Figure, name string) float64 {
+func value(t *testing.T, figures []show.Figure, name string) float64 {
 	t.Helper()
 	for _, f := range figures {
 		if f.Name == name {
@@ -22,7 +23,7 @@ func value(t *testing.T, figures []Figure, name string) float64 {
 	return 0
 }
 
-func floor(t *testing.T, figures []Figure, name string, least float64) {
+func floor(t *testing.T, figures []show.Figure, name string, least float64) {
 	t.Helper()
 	if v := value(t, figures, name); v < least {
 		t.Errorf("%s is %.4g, at least %.4g is wanted", name, v, least)

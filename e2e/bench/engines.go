@@ -11,18 +11,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/gpuexec"
 	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/services/model"
 )
-
-// Figure is one measured value.
-type Figure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-}
 
 // open loads the default model, or a preset, on an engine in this process.
 func open(engine, dir string, slots, ctx int) (gpuexec.StepEngine, *model.Model, error) {
@@ -74,9 +68,11 @@ func decode(e gpuexec.StepEngine, seq gpuexec.SeqID, n, k int) (time.Duration, e
 // GoAgainstLlama compares the go engine with llama.cpp on one thread, in CPU time
 // on the default model: 512 tokens of prefill and 64 of decode behind them,
 // alternating, medians of rounds.
-func GoAgainstLlama(_ context.Context, dir string) ([]Figure, error) { return goAgainstLlama(dir, 9) }
+func GoAgainstLlama(_ context.Context, dir string) ([]show.Figure, error) {
+	return goAgainstLlama(dir, 9)
+}
 
-func goAgainstLlama(dir string, rounds int) ([]Figure, error) {
+func goAgainstLlama(dir string, rounds int) ([]show.Figure, error) {
 	if stack.Libraries() == "" {
 		return nil, fmt.Errorf("bench: the llama.cpp libraries are not installed")
 	}
@@ -107,13 +103,13 @@ func goAgainstLlama(dir string, rounds int) ([]Figure, error) {
 		}
 	}
 	ratio := func(phase int) float64 { return median(times[1][phase]) / median(times[0][phase]) }
-	return []Figure{{"goengine.prefill_vs_llama", ratio(0), "ratio of speed"}, {"goengine.decode_vs_llama", ratio(1), "ratio of speed"}}, nil
+	return []show.Figure{{Name: "goengine.prefill_vs_llama", Value: ratio(0), Unit: "ratio of speed"}, {Name: "goengine.decode_vs_llama", Value: ratio(1), Unit: "ratio of speed"}}, nil
 }
 
 // KVAgainstMemcpy compares export into shared memory, and import from it, with
 // copying the same bytes: 1,000 tokens on the default model, operations
 // alternating so that none runs from cache alone.
-func KVAgainstMemcpy(ctx context.Context, dir, engine string) ([]Figure, error) {
+func KVAgainstMemcpy(ctx context.Context, dir, engine string) ([]show.Figure, error) {
 	e, m, err := open(engine, dir, 3, 1088)
 	if err != nil {
 		return nil, err
@@ -162,7 +158,7 @@ func KVAgainstMemcpy(ctx context.Context, dir, engine string) ([]Figure, error) 
 		}
 	}
 	runtime.KeepAlive(heap)
-	return []Figure{{"kv.export_vs_memcpy", median(cp) / median(ex), "ratio of speed"}, {"kv.import_vs_memcpy", median(cp) / median(im), "ratio of speed"}}, nil
+	return []show.Figure{{Name: "kv.export_vs_memcpy", Value: median(cp) / median(ex), Unit: "ratio of speed"}, {Name: "kv.import_vs_memcpy", Value: median(cp) / median(im), Unit: "ratio of speed"}}, nil
 }
 
 func firstOf(a, b error) error {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 )
 
 // Null measures what weir itself can carry: on the null engine, which computes
 // nothing, with separate processes, every stream on and default trace sampling.
-func Null(ctx context.Context, seconds time.Duration) ([]Figure, error) {
+func Null(ctx context.Context, seconds time.Duration) ([]show.Figure, error) {
 	s, err := stack.Launch(ctx, stack.Options{Args: []string{"--engine", "null", "--prefill", "1", "--decode", "1", "--slots", "256", "--kv-mem", "64MiB"}})
 	if err != nil {
 		return nil, err
@@ -31,8 +32,8 @@ func Null(ctx context.Context, seconds time.Duration) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Figure{
-		{"null.turns_per_s", float64(turns.Turns) / turns.Took.Seconds(), "1/s"},
-		{"null.tokens_per_s", float64(tokens.Tokens) / tokens.Took.Seconds(), "1/s"},
+	return []show.Figure{
+		{Name: "null.turns_per_s", Value: float64(turns.Turns) / turns.Took.Seconds(), Unit: "1/s"},
+		{Name: "null.tokens_per_s", Value: float64(tokens.Tokens) / tokens.Took.Seconds(), Unit: "1/s"},
 	}, nil
 }

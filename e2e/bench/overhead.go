@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/gpuexec/worker"
 	"github.com/weir-dev/weir/schemas"
@@ -44,7 +45,7 @@ type sample struct{ ttft, total, engine float64 }
 // uncached; those with _handover cross from a prefill executor to it. With _8 eight
 // turns come at once, where the engine in this process computes the eight prompts
 // one after the other and then decodes them together.
-func Overhead(ctx context.Context, dir, engine string, rounds int) ([]Figure, error) {
+func Overhead(ctx context.Context, dir, engine string, rounds int) ([]show.Figure, error) {
 	e, m, err := open(engine, dir, 8, 1024)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func Overhead(ctx context.Context, dir, engine string, rounds int) ([]Figure, er
 	w := worker.New(worker.Config{
 		Engine: e, Vocab: m.Vocab, Tier: noTier{}, Keys: noKeys{}, Now: func() int64 { return time.Now().UnixNano() },
 	})
-	var out []Figure
+	var out []show.Figure
 	for _, c := range []struct {
 		suffix  string
 		conc    int
@@ -73,7 +74,7 @@ func Overhead(ctx context.Context, dir, engine string, rounds int) ([]Figure, er
 	return out, nil
 }
 
-func overheadOf(ctx context.Context, w *worker.Worker, o stack.Options, suffix string, conc, rounds int) ([]Figure, error) {
+func overheadOf(ctx context.Context, w *worker.Worker, o stack.Options, suffix string, conc, rounds int) ([]show.Figure, error) {
 	s, err := stack.Launch(ctx, o)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func overheadOf(ctx context.Context, w *worker.Worker, o stack.Options, suffix s
 // turns say nothing about milliseconds; engine_ratio says, from medians, whether the
 // engine was slower inside weir than called directly. Totals are compared in pairs:
 // a turn through weir and the same turn in this process right after it.
-func overheadFigures(suffix string, conc int, through, direct []sample) []Figure {
+func overheadFigures(suffix string, conc int, through, direct []sample) []show.Figure {
 	var added, share, inside, outside []float64
 	for i := range through {
 		added = append(added, (through[i].ttft-through[i].engine)*1000)
@@ -125,17 +126,17 @@ func overheadFigures(suffix string, conc int, through, direct []sample) []Figure
 			return quantile(xs, q)
 		}
 		p50, p99 = all(through, 0.5)-all(direct, 0.5), all(through, 0.99)-all(direct, 0.99)
-		return []Figure{
-			{"overhead.ttft_ms_p50" + suffix, p50, unit},
-			{"overhead.ttft_ms_p99" + suffix, p99, unit},
-			{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
+		return []show.Figure{
+			{Name: "overhead.ttft_ms_p50" + suffix, Value: p50, Unit: unit},
+			{Name: "overhead.ttft_ms_p99" + suffix, Value: p99, Unit: unit},
+			{Name: "overhead.e2e_share" + suffix, Value: median(share), Unit: "share of the time in one process"},
 		}
 	}
-	return []Figure{
-		{"overhead.ttft_ms_p50" + suffix, p50, unit},
-		{"overhead.ttft_ms_p99" + suffix, p99, unit},
-		{"overhead.e2e_share" + suffix, median(share), "share of the time in one process"},
-		{"overhead.engine_ratio" + suffix, median(inside) / median(outside), "engine time in weir to that in one process"},
+	return []show.Figure{
+		{Name: "overhead.ttft_ms_p50" + suffix, Value: p50, Unit: unit},
+		{Name: "overhead.ttft_ms_p99" + suffix, Value: p99, Unit: unit},
+		{Name: "overhead.e2e_share" + suffix, Value: median(share), Unit: "share of the time in one process"},
+		{Name: "overhead.engine_ratio" + suffix, Value: median(inside) / median(outside), Unit: "engine time in weir to that in one process"},
 	}
 }
 

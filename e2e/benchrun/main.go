@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/e2e/bench"
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 )
 
@@ -38,12 +39,12 @@ func run(ctx context.Context, want []string) error {
 	out := json.NewEncoder(os.Stdout)
 	for _, b := range []struct {
 		name string
-		run  func() ([]bench.Figure, error)
+		run  func() ([]show.Figure, error)
 	}{
-		{"engines", func() ([]bench.Figure, error) { return bench.GoAgainstLlama(ctx, dir) }},
-		{"kv", func() ([]bench.Figure, error) { return bench.KVAgainstMemcpy(ctx, dir, engine) }},
-		{"overhead", func() ([]bench.Figure, error) { return bench.Overhead(ctx, dir, engine, 60) }},
-		{"null", func() ([]bench.Figure, error) { return bench.Null(ctx, 5*time.Second) }},
+		{"engines", func() ([]show.Figure, error) { return bench.GoAgainstLlama(ctx, dir) }},
+		{"kv", func() ([]show.Figure, error) { return bench.KVAgainstMemcpy(ctx, dir, engine) }},
+		{"overhead", func() ([]show.Figure, error) { return bench.Overhead(ctx, dir, engine, 60) }},
+		{"null", func() ([]show.Figure, error) { return bench.Null(ctx, 5*time.Second) }},
 	} {
 		if len(want) > 0 && !slices.Contains(want, b.name) {
 			continue

@@ -5,10 +5,3 @@
 // (how files and streams are searched, also through compression), arena.go (KV blocks),
 // and run.go (the run).
 package erase
-
-// Figure is one measured value.
-type Figure struct {
-	Name  string
-	Value float64
-	Unit  string
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/erase"
@@ -39,19 +40,19 @@ type Outcome struct {
 }
 
 // Figures are the measured values.
-func (o *Outcome) Figures() []Figure {
-	return []Figure{
-		{"erase.canary_found", float64(len(o.Found) + o.PagesAfter), "finds"},
-		{"erase.canary_before", float64(len(o.Before)), "finds"},
-		{"erase.kv_pages_before", float64(o.PagesBefore), "pages"},
-		{"erase.seconds", o.Took.Seconds(), "s"},
+func (o *Outcome) Figures() []show.Figure {
+	return []show.Figure{
+		{Name: "erase.canary_found", Value: float64(len(o.Found) + o.PagesAfter), Unit: "finds"},
+		{Name: "erase.canary_before", Value: float64(len(o.Before)), Unit: "finds"},
+		{Name: "erase.kv_pages_before", Value: float64(o.PagesBefore), Unit: "pages"},
+		{Name: "erase.seconds", Value: o.Took.Seconds(), Unit: "s"},
 	}
 }
 
 // Run runs a stack, plants the words, erases one of two sessions and searches. The
 // error says what would make the figures worthless, such as a word that the search did
 // not find before.
-func Run(ctx context.Context) ([]Figure, error) {
+func Run(ctx context.Context) ([]show.Figure, error) {
 	o, err := Try(ctx)
 	if err != nil {
 		return nil, err

@@ -1,13 +1,10 @@
 package infer
 
-import "fmt"
+import (
+	"fmt"
 
-// Figure is one measured value.
-type Figure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-}
+	"github.com/weir-dev/weir/e2e/show"
+)
 
 // count compares what was inferred of one kind of event with its labels.
 type count struct {
@@ -33,16 +30,16 @@ func (c *count) see(inferred, labelled bool) {
 
 // figures of one kind; none without labels, and no precision where nothing was
 // inferred.
-func (c count) figures(kind string) []Figure {
+func (c count) figures(kind string) []show.Figure {
 	if c.labels == 0 {
 		return nil
 	}
-	out := []Figure{
-		{"infer." + kind + ".labels", float64(c.labels), "events"},
-		{"infer." + kind + ".recall", float64(c.found) / float64(c.labels), "ratio"},
+	out := []show.Figure{
+		{Name: "infer." + kind + ".labels", Value: float64(c.labels), Unit: "events"},
+		{Name: "infer." + kind + ".recall", Value: float64(c.found) / float64(c.labels), Unit: "ratio"},
 	}
 	if c.inferred > 0 {
-		out = append(out, Figure{"infer." + kind + ".precision", float64(c.right) / float64(c.inferred), "ratio"})
+		out = append(out, show.Figure{Name: "infer." + kind + ".precision", Value: float64(c.right) / float64(c.inferred), Unit: "ratio"})
 	}
 	return out
 }

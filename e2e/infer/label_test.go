@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/kvtier/branch"
 )
 
@@ -106,7 +107,7 @@ func TestFigures(t *testing.T) {
 	for _, p := range [][2]bool{{true, true}, {true, false}, {false, true}, {false, true}, {false, false}} {
 		c.see(p[0], p[1])
 	}
-	want := []Figure{{"infer.x.labels", 3, "events"}, {"infer.x.recall", 1.0 / 3, "ratio"}, {"infer.x.precision", 0.5, "ratio"}}
+	want := []show.Figure{{Name: "infer.x.labels", Value: 3, Unit: "events"}, {Name: "infer.x.recall", Value: 1.0 / 3, Unit: "ratio"}, {Name: "infer.x.precision", Value: 0.5, Unit: "ratio"}}
 	if got := c.figures("x"); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/kvtier/branch"
 )
 
@@ -23,7 +24,7 @@ var scored = []branch.Kind{branch.SubAgent, branch.Fork, branch.Compaction, bran
 // of them are not held-out figures all the same). For each kind with labels they
 // are infer.<kind>.labels, the number of labelled events, .recall and .precision.
 // <kind>_messages are the waits in traces of messages alone.
-func Run(ctx context.Context, sharedDir string) ([]Figure, error) {
+func Run(ctx context.Context, sharedDir string) ([]show.Figure, error) {
 	dir := filepath.Join(sharedDir, "traces")
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoTraces, err)
@@ -42,7 +43,7 @@ func Run(ctx context.Context, sharedDir string) ([]Figure, error) {
 	}
 	tool, user := waits(steps)
 	allTool, allUser := waits(append(w.steps, steps...))
-	var out []Figure
+	var out []show.Figure
 	out = append(out, allTool.figures("tool_wait")...)
 	out = append(out, allUser.figures("user_wait")...)
 	out = append(out, tool.figures("tool_wait_messages")...)

@@ -6,10 +6,3 @@
 //
 // Read session.go (the agent), then pairs.go (which prompts may share what), then run.go.
 package media
-
-// Figure is one measured value.
-type Figure struct {
-	Name  string
-	Value float64
-	Unit  string
-}

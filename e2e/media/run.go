@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/streams"
 )
@@ -52,20 +53,20 @@ func (o *Outcome) NotFound() (names []string) {
 }
 
 // Figures are the measured values.
-func (o *Outcome) Figures() []Figure {
-	return []Figure{
-		{"media.stored_ratio", float64(o.Stored) / float64(o.Distinct), "ratio"},
-		{"media.cross_hits", float64(len(o.Crossed())), "pairs"},
-		{"media.pairs", float64(len(o.Pairs)), "pairs"},
-		{"media.session_cached_share", float64(o.Cached) / float64(max(o.Prompt, 1)), "share"},
-		{"media.session_seconds", o.Took.Seconds(), "s"},
+func (o *Outcome) Figures() []show.Figure {
+	return []show.Figure{
+		{Name: "media.stored_ratio", Value: float64(o.Stored) / float64(o.Distinct), Unit: "ratio"},
+		{Name: "media.cross_hits", Value: float64(len(o.Crossed())), Unit: "pairs"},
+		{Name: "media.pairs", Value: float64(len(o.Pairs)), Unit: "pairs"},
+		{Name: "media.session_cached_share", Value: float64(o.Cached) / float64(max(o.Prompt, 1)), Unit: "share"},
+		{Name: "media.session_seconds", Value: o.Took.Seconds(), Unit: "s"},
 	}
 }
 
 // Run runs a stack, the session and the pairs. The error says what would make the
 // figures worthless, such as equal images that are not found again: then that others
 // are not found either shows nothing.
-func Run(ctx context.Context) ([]Figure, error) {
+func Run(ctx context.Context) ([]show.Figure, error) {
 	o, err := Try(ctx)
 	if err != nil {
 		return nil, err

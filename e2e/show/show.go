@@ -108,6 +108,13 @@ func Twice(ps []Part) []string {
 	return twice
 }
 
+// Figure is one measured value.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
 // Printer writes JSON lines.
 type Printer struct {
 	w    io.Writer
@@ -118,11 +125,14 @@ type Printer struct {
 // Figure prints one of the figures.
 func (p *Printer) Figure(name string, value float64, unit string) {
 	p.seen[name] = true
-	p.Line(struct {
-		Name  string  `json:"name"`
-		Value float64 `json:"value"`
-		Unit  string  `json:"unit"`
-	}{name, value, unit})
+	p.Line(Figure{Name: name, Value: value, Unit: unit})
+}
+
+// Figures prints the figures of a run.
+func (p *Printer) Figures(list []Figure) {
+	for _, f := range list {
+		p.Figure(f.Name, f.Value, f.Unit)
+	}
 }
 
 // Line prints anything else, such as one case.

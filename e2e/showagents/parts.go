@@ -76,9 +76,7 @@ func cachePart(ctx context.Context, out *show.Printer) error {
 
 func mediaPart(ctx context.Context, out *show.Printer) error {
 	figures, err := media.Run(ctx)
-	for _, f := range figures {
-		out.Figure(f.Name, f.Value, f.Unit)
-	}
+	out.Figures(figures)
 	return err
 }
 
@@ -107,9 +105,7 @@ func inferPart(ctx context.Context, out *show.Printer) error {
 		return err
 	}
 	figures, err := infer.Run(ctx, filepath.Join(filepath.Dir(root), "shared"))
-	for _, f := range figures {
-		out.Figure(f.Name, f.Value, f.Unit)
-	}
+	out.Figures(figures)
 	return err
 }
 
@@ -125,8 +121,6 @@ func explainPart(ctx context.Context, out *show.Printer) error {
 
 func erasePart(ctx context.Context, out *show.Printer) error {
 	figures, err := erase.Run(ctx)
-	for _, f := range figures {
-		out.Figure(f.Name, f.Value, f.Unit)
-	}
+	out.Figures(figures)
 	return err
 }

@@ -83,7 +83,7 @@ func poisonPart(ctx context.Context, out *show.Printer) error {
 }
 
 // benchPart prints the figures of one benchmark.
-func benchPart(run func(ctx context.Context, dir string) ([]bench.Figure, error)) func(context.Context, *show.Printer) error {
+func benchPart(run func(ctx context.Context, dir string) ([]show.Figure, error)) func(context.Context, *show.Printer) error {
 	return func(ctx context.Context, out *show.Printer) error {
 		if stack.Libraries() == "" {
 			return errNoLibraries
@@ -94,21 +94,19 @@ func benchPart(run func(ctx context.Context, dir string) ([]bench.Figure, error)
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		figures, err := run(ctx, dir)
-		for _, f := range figures {
-			out.Figure(f.Name, f.Value, f.Unit)
-		}
+		out.Figures(figures)
 		return err
 	}
 }
 
-func overheadPart(ctx context.Context, dir string) ([]bench.Figure, error) {
+func overheadPart(ctx context.Context, dir string) ([]show.Figure, error) {
 	return bench.Overhead(ctx, dir, "llama", 160)
 }
 
-func nullPart(ctx context.Context, _ string) ([]bench.Figure, error) {
+func nullPart(ctx context.Context, _ string) ([]show.Figure, error) {
 	return bench.Null(ctx, 8*time.Second)
 }
 
-func kvPart(ctx context.Context, dir string) ([]bench.Figure, error) {
+func kvPart(ctx context.Context, dir string) ([]show.Figure, error) {
 	return bench.KVAgainstMemcpy(ctx, dir, "llama")
 }
