@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/e2e/node"
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
 )
@@ -37,7 +38,7 @@ func step(t *testing.T, s *stack.Stack, p *Programs, name string, into any) {
 func programs(t *testing.T) *Programs {
 	t.Helper()
 	p, err := Node(t.Context())
-	if errors.Is(err, ErrAbsent) {
+	if errors.Is(err, node.ErrAbsent) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -266,7 +267,7 @@ func TestNatsCommandLine(t *testing.T) {
 		}
 	}
 	bin, err := Nats(t.Context())
-	if errors.Is(err, ErrAbsent) {
+	if errors.Is(err, node.ErrAbsent) {
 		t.Skip(err)
 	}
 	if err != nil {

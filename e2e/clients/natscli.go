@@ -8,6 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/weir-dev/weir/e2e/node"
+	"github.com/weir-dev/weir/e2e/stack"
 )
 
 // natsCLI is the pinned nats command line.
@@ -19,8 +22,11 @@ func Nats(ctx context.Context) (path string, err error) {
 	if p, err := exec.LookPath("nats"); err == nil {
 		return p, nil
 	}
-	dir := filepath.Join(shared(), "natscli")
-	unlock, err := lock(dir)
+	dir, err := stack.Shared("natscli")
+	if err != nil {
+		return "", err
+	}
+	unlock, err := stack.Lock(dir + ".lock")
 	if err != nil {
 		return "", err
 	}
@@ -35,7 +41,7 @@ func Nats(ctx context.Context) (path string, err error) {
 	cmd.Dir = dir // outside of this repository's workspace
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: go install %s: %w\n%s", ErrAbsent, natsCLI, err, out)
+		return "", fmt.Errorf("%w: go install %s: %w\n%s", node.ErrAbsent, natsCLI, err, out)
 	}
 	return path, nil
 }

@@ -9,16 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/weir-dev/weir/e2e/node"
 	"github.com/weir-dev/weir/e2e/stack"
 )
-
-// ErrAbsent: a program that a test needs is not installed here.
-var ErrAbsent = errors.New("clients: not installed")
 
 // Programs are the agents' programs with their packages, and what runs them.
 type Programs struct {
@@ -28,12 +23,10 @@ type Programs struct {
 
 // Node installs the pinned packages once per version for all test processes of this
 // user. Two of them want a later Node than many systems have, so one is installed
-// with them where there is a package for the platform.
+// with them where there is a package for the platform. The error wraps
+// node.ErrAbsent where they cannot be had.
 func Node(ctx context.Context) (*Programs, error) {
 	dir, err := node.Install(ctx, "e2e/clients/npm")
-	if errors.Is(err, node.ErrAbsent) {
-		return nil, fmt.Errorf("%w: %w", ErrAbsent, err)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -75,24 +68,4 @@ func (p *Programs) run(ctx context.Context, s *stack.Stack, into any, program st
 		return fmt.Errorf("%s %q: %w in %s", program, args, err, out)
 	}
 	return nil
-}
-
-// shared is the folder of things that are made once for all tests of this user.
-func shared() string {
-	return filepath.Join(os.TempDir(), "weir-e2e-"+strconv.Itoa(os.Getuid()))
-}
-
-// lock makes a folder and keeps other processes out of it.
-func lock(dir string) (unlock func() error, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f.Close, nil
 }

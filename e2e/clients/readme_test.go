@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/e2e/node"
 	"github.com/weir-dev/weir/e2e/stack"
 )
 
@@ -52,7 +53,7 @@ func TestReadmeCommands(t *testing.T) {
 	withNats := short == nil || !testing.Short()
 	if withNats {
 		bin, err := Nats(t.Context())
-		if errors.Is(err, ErrAbsent) {
+		if errors.Is(err, node.ErrAbsent) {
 			withNats = false
 		} else if err != nil {
 			t.Fatal(err)

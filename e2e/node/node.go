@@ -12,8 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/weir-dev/weir/e2e/stack"
@@ -44,8 +42,10 @@ func Install(ctx context.Context, src string) (dir string, err error) {
 		return "", err
 	}
 	sum := sha256.Sum256(append(lockFile, src...))
-	dir = filepath.Join(os.TempDir(), "weir-e2e-"+strconv.Itoa(os.Getuid()), "node-"+hex.EncodeToString(sum[:6]))
-	unlock, err := lock(dir)
+	if dir, err = stack.Shared("node-" + hex.EncodeToString(sum[:6])); err != nil {
+		return "", err
+	}
+	unlock, err := stack.Lock(dir + ".lock")
 	if err != nil {
 		return "", err
 	}
@@ -101,19 +101,4 @@ func Run(ctx context.Context, dir, program string, args ...string) ([]byte, erro
 		return out.Bytes(), fmt.Errorf("node %s: %w\n%s", program, errors.Join(err, context.Cause(ctx)), errs.String())
 	}
 	return out.Bytes(), nil
-}
-
-// lock makes a folder and keeps other processes out of it.
-func lock(dir string) (unlock func() error, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f.Close, nil
 }

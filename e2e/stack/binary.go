@@ -9,9 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/weir-dev/weir/gpuexec/llamacpp"
@@ -59,18 +57,15 @@ func buildMain(name, pkg string) (path string, err error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(root))
-	dir := filepath.Join(os.TempDir(), "weir-e2e-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:4]))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	dir, err := Shared(hex.EncodeToString(sum[:4]))
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+	unlock, err := Lock(filepath.Join(dir, name+".lock"))
+	if err != nil {
 		return "", err
 	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	built := filepath.Join(dir, name)
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", built, pkg)
 	cmd.Dir = root

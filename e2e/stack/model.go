@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/weir-dev/weir/services/model"
 )
@@ -13,8 +12,8 @@ import (
 // `weir up`) or "tiny", made once for all tests of this user: the same name gives
 // the same bytes.
 func ModelFile(preset string) (string, error) {
-	dir := filepath.Join(os.TempDir(), "weir-e2e-"+strconv.Itoa(os.Getuid()), "models")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := Shared("models")
+	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "weir-"+preset+"-v2.gguf")
