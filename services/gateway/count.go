@@ -96,6 +96,12 @@ func shown(choice json.RawMessage) json.RawMessage {
 // done the answer.
 func (g *Gateway) counting(fail func(http.ResponseWriter, *apiError), read func(body []byte) (string, *schemas.RenderRequest, *apiError), done func(*schemas.RenderReply) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		leave, e := g.enter()
+		if e != nil {
+			fail(w, e)
+			return
+		}
+		defer leave()
 		body, release, e := g.take(w, r)
 		if e != nil {
 			fail(w, e)
