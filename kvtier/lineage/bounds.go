@@ -17,6 +17,7 @@ func (l *Lineage) session(tenant, id string, now schemas.Time) *session {
 		}
 		s = newSession(tenant, id)
 		s.again = l.forgot
+		l.weigh(s, sessionBytes)
 		l.sessions[key] = s
 	}
 	s.used = now
@@ -27,6 +28,22 @@ func newSession(tenant, id string) *session {
 	return &session{
 		tenant: tenant, id: id, branches: map[string]*branch{}, turns: map[string]*turn{}, known: map[string]*turn{}, stored: map[[16]byte]*entry{},
 	}
+}
+
+// What is remembered beside messages and tokens, in bytes of a snapshot: ids and
+// digests, mostly. A turn has its record and the ends of up to two contexts.
+const (
+	sessionBytes = 320
+	branchBytes  = 320
+	turnBytes    = 400
+	markBytes    = 110
+	refBytes     = 68
+)
+
+// weigh counts what a session takes.
+func (l *Lineage) weigh(s *session, n int) {
+	s.bytes += n
+	l.bytes += n
 }
 
 func (l *Lineage) full() bool { return l.tokens >= l.cfg.MaxTokens || l.bytes >= l.cfg.MaxBytes }
@@ -138,6 +155,7 @@ func (l *Lineage) forgetBranch(s *session, b *branch) {
 		s.last = nil
 	}
 	delete(s.branches, b.id)
+	l.weigh(s, -branchBytes)
 }
 
 // setLog replaces a branch's context and keeps the count of tokens. Branches may
@@ -147,12 +165,14 @@ func (l *Lineage) setLog(s *session, b *branch, log *logbook) {
 		if log.refs++; log.refs == 1 {
 			s.tokens += len(log.Tokens)
 			l.tokens += len(log.Tokens)
+			l.weigh(s, markBytes*len(log.Marks))
 		}
 	}
 	if old := b.log; old != nil {
 		if old.refs--; old.refs == 0 {
 			s.tokens -= len(old.Tokens)
 			l.tokens -= len(old.Tokens)
+			l.weigh(s, -markBytes*len(old.Marks))
 		}
 	}
 	b.log = log
@@ -190,5 +210,6 @@ func (l *Lineage) name(s *session, ref string) {
 		s.refs = map[string]bool{}
 	}
 	s.refs[ref] = true
+	l.weigh(s, refBytes)
 	l.refs[ref]++
 }

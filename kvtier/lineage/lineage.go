@@ -45,8 +45,8 @@ type Config struct {
 	// takes about 7 bytes a token beside the messages and may have 256 MiB
 	// (jsrun.MaxState). 12 Mi.
 	MaxTokens int
-	// MaxBytes bounds the stored messages of all sessions together in the same way.
-	// 128 MiB: they are in the snapshot as they are.
+	// MaxBytes bounds the stored messages of all sessions, with what is remembered of
+	// turns and branches, in the same way. 128 MiB: that is what they take in a snapshot.
 	MaxBytes int
 	// MaxSessions bounds remembered sessions. 65,536.
 	MaxSessions int
@@ -88,7 +88,7 @@ type session struct {
 	pending    int           // turns without a result
 	owed       int           // refusals that the server does not have yet
 	tokens     int           // in all logbooks
-	bytes      int           // of all messages
+	bytes      int           // of all messages, turns and branches
 	clock      uint64        // counts turns and new branches
 	expecting  int           // branches whose context is to be replaced
 	read, seen uint64        // last event that came, and that is in the state

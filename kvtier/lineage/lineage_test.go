@@ -325,15 +325,15 @@ func TestMessageBounds(t *testing.T) {
 	}
 	w.turn("s", "more", "b1", "again", `,"known":"`+known+`"`)
 	want(t, "a branch without tokens", w.prompt("more"), "<user>hello|<assistant>"+strings.Repeat("Hi", 40)+"|<user>again|<assistant>")
-	w = newWorld(t, func(c *Config) { c.MaxBytes = 4000 })
+	w = newWorld(t, func(c *Config) { c.MaxBytes = 80_000 })
 	for i := range 40 {
 		id := fmt.Sprintf("u%d", i)
-		w.turn("s", id, fmt.Sprintf("b%d", i), strings.Repeat(id, 50), "")
+		w.turn("s", id, fmt.Sprintf("b%d", i), strings.Repeat(id, 1000), "")
 		if r := w.answer(id, "Hi", "|"); i == 1 {
 			known = r.Known()
 		}
 	}
-	if w.l.bytes > 4000+300 {
+	if w.l.bytes > 80_000+4000 {
 		t.Errorf("%d bytes of messages", w.l.bytes)
 	}
 	w.turn("s", "more", "b1", "again", `,"known":"`+known+`"`)

@@ -53,6 +53,7 @@ func (l *Lineage) remember(s *session, t *turn) {
 	s.turns[t.id] = t
 	s.order = append(s.order, t.id)
 	s.pending++
+	l.weigh(s, turnBytes)
 	for len(s.order) > l.cfg.MaxTurns {
 		old := s.turns[s.order[0]]
 		if old != nil && old.state != turnEnded {
@@ -62,6 +63,7 @@ func (l *Lineage) remember(s *session, t *turn) {
 			delete(s.known, old.known)
 		}
 		delete(s.turns, s.order[0])
+		l.weigh(s, -turnBytes)
 		s.order = s.order[1:]
 	}
 }
@@ -293,6 +295,7 @@ func (l *Lineage) newBranch(now schemas.Time, s *session, name string, p *branch
 	s.clock++
 	b := &branch{id: name, at: now, fresh: true, made: s.clock, turned: s.clock}
 	s.branches[name] = b
+	l.weigh(s, branchBytes)
 	if p == nil {
 		return b
 	}

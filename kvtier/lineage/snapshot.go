@@ -222,6 +222,7 @@ func (l *Lineage) restore(ss *sessionState) error {
 	s := newSession(ss.Tenant, ss.ID)
 	s.used, s.seen, s.again, s.inferred, s.ended, s.clock, s.gone = schemas.Time(ss.Used), ss.Seen, ss.Again, ss.Inferred, ss.Ended, ss.Clock, ss.Gone
 	s.events = ss.Events
+	l.weigh(s, sessionBytes)
 	for _, r := range ss.Refs {
 		l.name(s, r)
 	}
@@ -249,18 +250,9 @@ func (l *Lineage) restore(ss *sessionState) error {
 			id: bs.ID, parent: bs.Parent, state: bs.State, why: bs.Why, guessed: bs.Guessed, born: bs.Born, made: bs.Made, turned: bs.Turned, first: bs.First, inferred: bs.Inferred, tool: bs.Tool, resume: bs.Resume,
 			at: schemas.Time(bs.At), fresh: bs.Fresh, tail: bs.Tail, known: bs.Known, turns: bs.Turns, toolWaits: bs.ToolWaits, heard: bs.Heard,
 		}
-		var hist []*entry
-		var calls callIndex
-		for _, k := range bs.Hist {
-			if k < 0 || k >= len(messages) {
-				return fmt.Errorf("branch %s has message %d of %d", b.id, k, len(messages))
-			}
-			if e := messages[k]; e.toolCall != "" && e.refs == 0 {
-				e.sum = sumOf(e.raw)
-				_, at := calls.find(hist, e.toolCall)
-				e.answer(at)
-			}
-			hist = append(hist, messages[k])
+		hist, err := contextOf(bs, messages)
+		if err != nil {
+			return err
 		}
 		l.setHist(s, b, hist)
 		if bs.Log < 0 || bs.Log > len(ss.Logs) {
@@ -274,6 +266,7 @@ func (l *Lineage) restore(ss *sessionState) error {
 			b.said = &schemas.Msg{Kind: schemas.KindEvent, Subject: m.Subject, Seq: m.Seq, At: schemas.Time(m.At), Digest: m.Digest, Event: m.Event}
 		}
 		s.branches[b.id] = b
+		l.weigh(s, branchBytes)
 	}
 	s.last = s.branches[ss.Last]
 	for _, r := range ss.Turns {
@@ -288,9 +281,28 @@ func (l *Lineage) restore(ss *sessionState) error {
 		}
 		s.turns[r.ID] = t
 		s.order = append(s.order, r.ID)
+		l.weigh(s, turnBytes)
 	}
 	l.sessions[sessionKey(s.tenant, s.id)] = s
 	return nil
+}
+
+// contextOf are the messages of a branch.
+func contextOf(bs *branchState, messages []*entry) (hist []*entry, err error) {
+	var calls callIndex
+	for _, k := range bs.Hist {
+		if k < 0 || k >= len(messages) {
+			return nil, fmt.Errorf("branch %s has message %d of %d", bs.ID, k, len(messages))
+		}
+		e := messages[k]
+		if e.toolCall != "" && e.refs == 0 {
+			e.sum = sumOf(e.raw)
+			_, at := calls.find(hist, e.toolCall)
+			e.answer(at)
+		}
+		hist = append(hist, e)
+	}
+	return hist, nil
 }
 
 func readHex(dst *[16]byte, s string) error {

@@ -38,3 +38,29 @@ func TestSnapshotFits(t *testing.T) {
 		t.Errorf("%d tokens take %d bytes, %d are allowed; %v", l.tokens, len(b), maxState/share, err)
 	}
 }
+
+// TestSnapshotOfSmallTurnsFits: many small turns and branches fit, too: ids and digests
+// of them, not messages or tokens, are what such a snapshot consists of.
+func TestSnapshotOfSmallTurnsFits(t *testing.T) {
+	const maxBytes = 1 << 20
+	w := newWorld(t, func(c *Config) { c.MaxBytes = maxBytes })
+	for i := range 2000 {
+		s, id := fmt.Sprintf("session-%d", i%200), fmt.Sprintf("turn-with-a-uuid-01234567-89ab-cdef-%d", i)
+		w.chat(s, id, user(fmt.Sprint(i)))
+		w.answer(id, "Hi", "|")
+	}
+	b, _ := w.snapshot()
+	if len(b) > maxBytes*3/2 || w.l.counts.Forgotten == 0 {
+		t.Errorf("a snapshot of %d bytes where %d are counted and %d are allowed", len(b), w.l.bytes, maxBytes)
+	}
+	l := New(w.cfg)
+	if err := l.Restore(b); err != nil || l.bytes != w.l.bytes || l.tokens != w.l.tokens {
+		t.Errorf("%d bytes and %d tokens after a restore, %d and %d before; %v", l.bytes, l.tokens, w.l.bytes, w.l.tokens, err)
+	}
+	for _, s := range w.l.sessions {
+		w.l.drop(s)
+	}
+	if w.l.bytes != 0 || w.l.tokens != 0 {
+		t.Errorf("%d bytes and %d tokens are left of nothing", w.l.bytes, w.l.tokens)
+	}
+}
