@@ -2,8 +2,10 @@ package turns
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"image"
@@ -13,12 +15,34 @@ import (
 	"strings"
 )
 
-// decodeDataURL reads a data: URL of an image (RFC 2397, base64 only). The content
-// decides what the image is: clients often name another type than they send.
+// ReadDataURL reads an image from a data: URL (RFC 2397, base64 only). It returns the
+// image's bytes and the reference under which they are stored. The content decides
+// what the image is: clients often name another type than they send. The error says
+// what is wrong with it.
+func ReadDataURL(url string) (ref MediaRef, image []byte, err error) {
+	b, err := decodeDataURL(url)
+	if err != nil {
+		return MediaRef{}, nil, err
+	}
+	if len(b) > MaxMediaBytes {
+		return MediaRef{}, nil, fmt.Errorf("the image has %d bytes, at most %d are allowed", len(b), MaxMediaBytes)
+	}
+	kind, w, h, err := identify(b)
+	if err != nil {
+		return MediaRef{}, nil, err
+	}
+	sum := sha256.Sum256(b)
+	return MediaRef{Digest: hex.EncodeToString(sum[:]), Type: kind, Width: w, Height: h, Bytes: int64(len(b))}, b, nil
+}
+
 func decodeDataURL(s string) ([]byte, error) {
-	head, data, ok := strings.Cut(strings.TrimPrefix(s, "data:"), ",")
+	const scheme = "data:"
+	if !strings.EqualFold(s[:min(len(s), len(scheme))], scheme) {
+		return nil, fmt.Errorf("%q is no data: URL", clip(s))
+	}
+	head, data, ok := strings.Cut(s[len(scheme):], ",")
 	if !ok || len(head) > 256 {
-		return nil, errors.New("the data: URL has no comma before its data")
+		return nil, errors.New("the data: URL has no comma before its data, it must be of the form data:image/png;base64,…")
 	}
 	kind, params, _ := strings.Cut(head, ";")
 	if !strings.HasPrefix(strings.ToLower(kind), "image/") {

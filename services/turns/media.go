@@ -3,8 +3,6 @@ package turns
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -179,18 +177,10 @@ func encodeJSON(v any) (json.RawMessage, error) {
 
 // store puts the image of a data: URL into the bucket.
 func (m *mediaMessage) store(ctx context.Context, j int, url string) (MediaRef, error) {
-	b, err := decodeDataURL(url)
+	ref, b, err := ReadDataURL(url)
 	if err != nil {
 		return MediaRef{}, m.bad(j, err)
 	}
-	if len(b) > MaxMediaBytes {
-		return MediaRef{}, m.bad(j, fmt.Errorf("the image has %d bytes, at most %d are allowed", len(b), MaxMediaBytes))
-	}
-	kind, w, h, err := identify(b)
-	if err != nil {
-		return MediaRef{}, m.bad(j, err)
-	}
-	sum := sha256.Sum256(b)
 	p, err := m.c.bucket(ctx)
 	if err != nil {
 		return MediaRef{}, err
@@ -198,7 +188,7 @@ func (m *mediaMessage) store(ctx context.Context, j int, url string) (MediaRef, 
 	if _, err := p.Put(ctx, b); err != nil {
 		return MediaRef{}, bucketError(err)
 	}
-	return MediaRef{Digest: hex.EncodeToString(sum[:]), Type: kind, Width: w, Height: h, Bytes: int64(len(b))}, nil
+	return ref, nil
 }
 
 // keep makes sure that what a reference names is there for as long as a turn may
