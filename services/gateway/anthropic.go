@@ -159,7 +159,7 @@ func kindOf(raw json.RawMessage) string {
 // messagesTypes are Anthropic's names of errors by status.
 var messagesTypes = map[int]string{
 	http.StatusBadRequest: "invalid_request_error", http.StatusNotFound: "not_found_error", http.StatusMethodNotAllowed: "invalid_request_error",
-	http.StatusRequestEntityTooLarge: "request_too_large", http.StatusTooManyRequests: "rate_limit_error",
+	http.StatusUnsupportedMediaType: "invalid_request_error", http.StatusRequestEntityTooLarge: "request_too_large", http.StatusTooManyRequests: "rate_limit_error",
 	http.StatusGatewayTimeout: "timeout_error", statusOverloaded: "overloaded_error",
 }
 

@@ -405,7 +405,7 @@ func TestCounting(t *testing.T) {
 	}{
 		{"/v1/messages/count_tokens", `{"model":"tiny","system":"s","messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"any"}}`, 200, `{"input_tokens":3}`},
 		{"/v1/messages/count_tokens?beta=true", `{"model":"default","messages":[{"role":"user","content":"x"}]}`, 200, `{"input_tokens":1}`},
-		{"/v1/messages/count_tokens", `{"model":"gone","messages":[{"role":"user","content":"x"}]}`, 404, `{"type":"error","error":{"type":"not_found_error","message":"model \"gone\" is not served here"}}`},
+		{"/v1/messages/count_tokens", `{"model":"gone","messages":[{"role":"user","content":"x"}]}`, 404, `{"type":"error","error":{"type":"not_found_error","message":"model \"gone\" is not served here; served are \"tiny\""}}`},
 		{"/v1/messages/count_tokens", `{"messages":[]}`, 400, `{"type":"error","error":{"type":"invalid_request_error","message":"messages: at least one message is required"}}`},
 		{"/v1/responses/input_tokens", `{"instructions":"i","input":"x"}`, 200, `{"object":"response.input_tokens","input_tokens":2}`},
 		{"/v1/responses/input_tokens", `{"previous_response_id":"resp_a.b.0","input":"x"}`, 400, `previous_response_id`},

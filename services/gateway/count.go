@@ -22,7 +22,7 @@ func (g *Gateway) render(ctx context.Context, model string, req *schemas.RenderR
 	req.Header, req.NowNS = schemas.H(), time.Now().UnixNano()
 	name, ok := g.servedAs(model)
 	if !ok {
-		return nil, &apiError{Status: http.StatusNotFound, Type: typeInvalid, Code: schemas.CodeModel, Param: "model", Message: "model " + quoted(model) + " is not served here"}
+		return nil, g.withModels(&apiError{Status: http.StatusNotFound, Type: typeInvalid, Code: schemas.CodeModel, Param: "model", Message: "model " + quoted(model) + " is not served here"})
 	}
 	body, err := tokenizer.Pack(req)
 	if err != nil {

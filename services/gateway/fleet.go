@@ -221,7 +221,7 @@ func (g *Gateway) oneModel(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	writeError(w, &apiError{
+	refuse(w, r, g.withModels(&apiError{
 		Status: http.StatusNotFound, Type: typeInvalid, Code: schemas.CodeModel, Param: "model", Message: fmt.Sprintf("The model %q does not exist", name),
-	})
+	}))
 }

@@ -168,6 +168,10 @@ func (g *Gateway) Handler() http.Handler {
 	routes := g.routes()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(g.o.BodyTimeout + g.o.WriteTimeout))
+		if e := encoded(r); e != nil {
+			refuse(w, r, e)
+			return
+		}
 		routes.ServeHTTP(w, r)
 	})
 }
@@ -196,7 +200,7 @@ func (g *Gateway) routes() http.Handler {
 		mux.Handle("/metrics", g.o.Metrics)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, &apiError{Status: http.StatusNotFound, Type: typeInvalid, Code: "unknown_url", Message: fmt.Sprintf("Unknown request URL: %s %s", r.Method, r.URL.Path)})
+		refuse(w, r, &apiError{Status: http.StatusNotFound, Type: typeInvalid, Code: "unknown_url", Message: fmt.Sprintf("Unknown request URL: %s %s", r.Method, r.URL.Path)})
 	})
 	return mux
 }
@@ -209,7 +213,7 @@ func (g *Gateway) only(method string, h http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Allow", method)
-		writeError(w, &apiError{Status: http.StatusMethodNotAllowed, Type: typeInvalid, Code: "method_not_allowed", Message: fmt.Sprintf("%s is not allowed here, use %s", r.Method, method)})
+		refuse(w, r, &apiError{Status: http.StatusMethodNotAllowed, Type: typeInvalid, Code: "method_not_allowed", Message: fmt.Sprintf("%s is not allowed here, use %s", r.Method, method)})
 	}
 }
 

@@ -192,6 +192,7 @@ func TestBadRequests(t *testing.T) {
 		{"no messages", "", `{"messages":[]}`, 400, "invalid_request", "messages"},
 		{"prompt", "", chatBody("x", `,"prompt":"y"`), 400, "unknown_parameter", "prompt"},
 		{"stream_options", "", chatBody("x", `,"stream_options":{}`), 400, "invalid_request", "stream_options"},
+		{"web search", "", chatBody("x", `,"web_search_options":{}`), 400, "invalid_request", "web_search_options"},
 		{"cache key", "", chatBody("x", `,"prompt_cache_key":7`), 400, "invalid_request", "prompt_cache_key"},
 		{"bad turn id", "", chatBody("x", `,"weir":{"turn":"a.b"}`), 400, "invalid_request", "weir.turn"},
 		{"body_ref", "", chatBody("x", `,"body_ref":{"digest":"x","bytes":1}`), 400, "invalid_request", "body_ref"},

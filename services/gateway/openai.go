@@ -215,6 +215,8 @@ func checkChat(t *schemas.Turn) *apiError {
 		return unknown("prompt")
 	case t.BestOf != nil:
 		return unknown("best_of")
+	case given(t.WebSearchOptions):
+		return invalid("web_search_options", "web search is not available here")
 	case len(t.Messages) == 0 && len(t.Weir.InputTokens) == 0:
 		return invalid("messages", "messages must not be empty")
 	}

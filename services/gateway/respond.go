@@ -315,6 +315,7 @@ func (x *exchange) finishStream(r *reply) error {
 
 // fail sends an error, as an event when the stream has begun.
 func (x *exchange) fail(e *apiError) (int, string) {
+	e = x.g.withModels(e)
 	if x.out != nil {
 		_ = x.out.fail(e) // the client is gone, or hears it
 	} else {
