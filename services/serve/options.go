@@ -107,7 +107,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringToStringVar(&o.Retain, "retain", nil, "how long single streams keep messages, such as AGENT=36h,RESULT=7d,PAYLOAD=7d; known are "+retainNames()+"; streams that are not named keep their time")
 	f.BoolVar(&o.KeepBilling, "keep-billing-header", o.KeepBilling, "keep a system block of Claude Code in prompts that differs from request to request, so that nothing behind it is found again")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
-	f.StringVar(&o.TraceFile, "trace-file", o.TraceFile, "write finished spans as JSON lines to this file")
+	f.StringVar(&o.TraceFile, "trace-file", o.TraceFile, "write finished spans as JSON lines to this file; without a traceparent one turn in a hundred is traced, all with OTEL_TRACES_SAMPLER=always_on")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "json: machine-readable lines on standard output")
 }
 
