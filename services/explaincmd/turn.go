@@ -144,6 +144,9 @@ func (rep *TurnReport) firstToken(t *schemas.Timing) {
 	first := int64(-1)
 	for _, s := range t.Spans {
 		switch {
+		case s.Stage == schemas.SpanPrefillWait:
+			// What decoded before that may have lacked blocks, and sent nothing.
+			first, rep.Moved = -1, 0
 		case s.Stage != schemas.SpanDecode:
 		case first < 0:
 			first = s.From
