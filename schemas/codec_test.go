@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -177,4 +178,22 @@ func isSentinel(err error) bool {
 		}
 	}
 	return false
+}
+
+// TestMediaBounds: a medium lies within its prompt, also where its end is no int.
+func TestMediaBounds(t *testing.T) {
+	for _, c := range []struct {
+		offset, length int
+		ok             bool
+	}{{0, 4, true}, {3, 1, true}, {0, 5, false}, {4, 1, false}, {-1, 2, false}, {0, 0, false}, {2, math.MaxInt, false}, {math.MaxInt, 1, false}} {
+		r := &schemas.Ready{
+			Header: schemas.H(), Tenant: "t", Session: "s", Turn: "u", Branch: "b", Job: schemas.JobID("t", "s", "u"), Pool: "p", MaxNew: 1,
+			Keys:   schemas.KeySpec{Salt: "t", Model: "m", Template: "k", Vocab: "v"},
+			Prompt: schemas.Prompt{N: 4, Tail: schemas.Tokens{1, 2, 3, 4}, Media: []schemas.MediaSpan{{Digest: "d", Offset: c.offset, Length: c.length}}},
+		}
+		err := r.Check()
+		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "prompt.media[0]") {
+			t.Errorf("%d tokens from %d: %v", c.length, c.offset, err)
+		}
+	}
 }

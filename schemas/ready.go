@@ -151,8 +151,8 @@ func (p *Prompt) check() error {
 	}
 	end := 0
 	for i, m := range p.Media {
-		if m.Offset < end || m.Length < 1 || m.Offset+m.Length > p.N {
-			return bad("prompt.media[%d] covers tokens %d to %d of a prompt of %d", i, m.Offset, m.Offset+m.Length, p.N)
+		if m.Offset < end || m.Length < 1 || m.Length > p.N-m.Offset {
+			return bad("prompt.media[%d] covers %d tokens from %d of a prompt of %d", i, m.Length, m.Offset, p.N)
 		}
 		end = m.Offset + m.Length
 	}
