@@ -146,7 +146,7 @@ func (q *search) messageAt(ctx context.Context, text string, at int) (index, fro
 // known text.
 func (q *search) render(ctx context.Context, messages int, known []schemas.KnownText) (*schemas.RenderReply, error) {
 	t := q.turn
-	body, err := schemas.Encode(&schemas.RenderRequest{
+	body, err := tokenizer.Pack(&schemas.RenderRequest{
 		Header: schemas.H(), Messages: q.all[:messages], Tools: t.Tools, Kwargs: t.ChatTemplateKwargs, ToolChoice: t.ToolChoice, Known: known,
 	})
 	if err != nil {
@@ -157,7 +157,7 @@ func (q *search) render(ctx context.Context, messages int, known []schemas.Known
 		return nil, err
 	}
 	r := new(schemas.RenderReply)
-	if err := schemas.Decode(m.Data, r); err != nil {
+	if err := tokenizer.Unpack(m.Data, r); err != nil {
 		return nil, err
 	}
 	if r.Failure != nil {

@@ -176,7 +176,7 @@ func TestLocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := tokenizer.New(m, 32768)
+	r, err := tokenizer.New(m, 4<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,6 +234,16 @@ func TestLocate(t *testing.T) {
 	}
 	if got, notes := find(10*len(whole.Tokens), 5); got.Message != nil || len(notes) != 1 {
 		t.Errorf("a prompt that was quite another: %+v, %q", got, notes)
+	}
+	// The tokens of this one fit no message, so they travel compressed.
+	large, err := json.Marshal(map[string]string{"role": "user", "content": strings.Repeat("all is well. ", schemas.MaxMessage/52)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn.Messages = []json.RawMessage{large}
+	n := len(r.Render(&schemas.RenderRequest{Header: schemas.H(), Messages: turn.Messages}).Tokens)
+	if got, notes := find(n, n/2); got.Message == nil || *got.Message != 0 || got.Byte == nil || got.About {
+		t.Errorf("a prompt of %d tokens: %+v, %q", n, got, notes)
 	}
 }
 
