@@ -163,6 +163,21 @@ func TestSecondAttempt(t *testing.T) {
 	want(t, "superseded", h.dones(), "")
 }
 
+// TestMovedFirstToken: the time to the first token is that of the executor which
+// computed it, also when another one finishes the turn.
+func TestMovedFirstToken(t *testing.T) {
+	h := newHost(t, nil)
+	h.assign(1, schemas.RoleDecode)
+	j := job("u1", schemas.StageDecode, 2, 10, 20)
+	j.FirstNS = j.Ready.AdmittedNS + 1234
+	h.job(j)
+	h.answer(0, 7, false)
+	h.run()
+	if r := h.confirm(0, ""); r.Timing.TTFTNS != 1234 || r.Timing.EngineTTFTNS != 0 {
+		t.Errorf("timing %+v", r.Timing)
+	}
+}
+
 // TestBusBack: what was sent is sent again, as one frame and three times, when NATS
 // comes back: it may have lost its memory streams, and readers may come back later.
 func TestBusBack(t *testing.T) {

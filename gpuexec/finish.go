@@ -158,6 +158,9 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 	fresh := j.first == 0
 	if fresh {
 		j.first, j.toFirst = now, j.busy+j.BusyNS
+		if j.FirstNS > 0 { // on another executor, whose engine time is not known here
+			j.first, j.toFirst = schemas.Time(j.FirstNS), 0
+		}
 	}
 	e.stats.decodeTokens += uint64(len(r.Tokens))
 	if j.frame.at == 0 || !j.frame.pending() {

@@ -242,7 +242,7 @@ func JobMsg(cell, executor string, j *schemas.Job, trace schemas.Trace) schemas.
 func (e *Executor) done(j *job, o schemas.Outcome, code, reason string, out []schemas.Msg) []schemas.Msg {
 	d := &schemas.Done{
 		Header: schemas.H(), Job: j.id, Attempt: j.Attempt, Stage: j.Stage, Executor: e.cfg.Executor, Outcome: o,
-		Cached: j.cached, Computed: j.computed, BusyNS: j.busy, Code: code, Reason: reason,
+		Cached: j.cached, Computed: j.computed, BusyNS: j.busy, FirstNS: max(int64(j.first), j.FirstNS), Code: code, Reason: reason,
 		Spans: e.spans(j),
 	}
 	if o == schemas.OutcomePrefilled {

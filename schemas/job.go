@@ -24,6 +24,9 @@ type Job struct {
 	Cached int `json:"cached,omitempty"`
 	// BusyNS is the engine time of the prefill stage in nanoseconds.
 	BusyNS int64 `json:"busy_ns,omitempty"`
+	// FirstNS is when an executor that had the turn before computed its first token,
+	// Unix time; 0 when none did, or it died.
+	FirstNS int64 `json:"first_ns,omitempty"`
 	// PlacedNS is when the router placed the job, Unix time.
 	PlacedNS int64 `json:"placed_ns,omitempty"`
 	// Spans are the stages that are over, Miss what the prefill stage found.
@@ -72,10 +75,12 @@ type Done struct {
 	// BusyNS is the engine time of the stage in nanoseconds.
 	BusyNS int64 `json:"busy_ns,omitempty"`
 	// Spans are the stages that are over, Miss what a prefill stage found.
-	Spans  []StageSpan `json:"spans,omitempty"`
-	Miss   *Miss       `json:"miss,omitempty"`
-	Code   string      `json:"code,omitempty"` // of a failure: see Failure
-	Reason string      `json:"reason,omitempty"`
+	Spans []StageSpan `json:"spans,omitempty"`
+	Miss  *Miss       `json:"miss,omitempty"`
+	// FirstNS is when the turn's first token was computed, Unix time; 0 if none was.
+	FirstNS int64  `json:"first_ns,omitempty"`
+	Code    string `json:"code,omitempty"` // of a failure: see Failure
+	Reason  string `json:"reason,omitempty"`
 }
 
 // Check reports the first bad field.

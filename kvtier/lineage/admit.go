@@ -242,7 +242,7 @@ func (l *Lineage) rendered(now schemas.Time, t *turn, r *schemas.RenderReply, ou
 	if r.Matched > 0 {
 		at = r.Matched - 1 + t.skip
 	}
-	if a := base.Answer; r.Answered != 0 && (a == nil || at != a.Mark || r.Answered < base.Marks[at].Text || r.Answered > len(r.Text)) {
+	if a := base.Answer; r.Answered != 0 && (a == nil || at != a.Mark || r.Answered < base.Marks[at].Text || r.Answered > len(r.Text)) || at >= 0 && base.Marks[at].Text > len(r.Text) {
 		return l.refuse(now, t, schemas.CodeInternal, fmt.Sprintf("the tokenizer found the answer up to byte %d of %d, behind known text %d", r.Answered, len(r.Text), r.Matched), "", out)
 	}
 	l.counts.Rewrites.add(r.Rewrite)

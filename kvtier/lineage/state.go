@@ -78,6 +78,7 @@ func (l *Lineage) became(t *turn) {
 		l.expect(s, b, "")
 	}
 	if t.msg.Weir.Hint == schemas.HintCompaction {
+		s.count(string(schemas.EventCompacted), false)
 		l.expect(s, b, schemas.MissCompaction)
 	}
 }

@@ -122,7 +122,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 	t.state, t.stage, t.exec, t.decodeOn, t.placedAt, t.missing = statePlaced, stage, x, then, now, 0
 	job := &schemas.Job{
 		Header: schemas.H(), Stage: stage, Attempt: t.attempt, Ready: t.ready, Router: r.cfg.Epoch, Alone: t.alone, Local: t.local,
-		PlacedNS: int64(now), Spans: t.spans, Miss: t.miss,
+		PlacedNS: int64(now), FirstNS: t.first, Spans: t.spans, Miss: t.miss,
 	}
 	if stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t

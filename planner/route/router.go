@@ -43,6 +43,7 @@ type turn struct {
 	busy      int64 // engine time of its prefill in nanoseconds
 
 	spans []schemas.StageSpan // stages that are over, as far as executors told
+	first int64               // Unix time of the first token, likewise
 	since schemas.Time        // it waits since then
 	miss  *schemas.Miss       // what the prefill stage found
 
@@ -265,6 +266,7 @@ func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []sc
 	if len(d.Spans) > 0 {
 		t.spans = d.Spans
 	}
+	t.first = max(t.first, d.FirstNS)
 	switch d.Outcome {
 	case schemas.OutcomePrefilled:
 		return r.prefilled(now, t, d, out)

@@ -78,6 +78,17 @@ func TestSpans(t *testing.T) {
 	if job.Miss == nil {
 		t.Error("the second attempt lost why blocks were missed")
 	}
+	// It gives the turn back after its first token; the next one hears of that.
+	tell(&schemas.Msg{Kind: schemas.KindDone, Done: &schemas.Done{
+		Header: schemas.H(), Job: ready.Job, Attempt: job.Attempt, Stage: schemas.StageDecode, Executor: "d", Outcome: schemas.OutcomeReturned,
+		Reason: "role changes", Spans: job.Spans, FirstNS: int64(now),
+	}})
+	gaveBack := int64(now)
+	now += 5 * ms
+	beat("d", "b2", schemas.RoleDecode)
+	if job.FirstNS != gaveBack {
+		t.Errorf("the first token was computed at %d, the job says %d", gaveBack, job.FirstNS)
+	}
 	tell(&schemas.Msg{Kind: schemas.KindReady, Seq: 2, Ready: &schemas.Ready{
 		Header: schemas.H(), Tenant: "t", Session: "s", Turn: "u1", Job: ready.Job, Cancel: true, Reason: "gone",
 	}})

@@ -241,9 +241,24 @@ func (s *source) render(messages []json.RawMessage, generate bool) (prompt, *sch
 	case errors.Is(err, chat.ErrWork):
 		return prompt{}, &schemas.Failure{Code: schemas.CodeTooLong, Param: "messages", Message: fmt.Sprintf("messages and tools are too long for the model's chat template: %s", err)}
 	case errors.Is(err, chat.ErrMessage):
-		return prompt{}, invalid("messages", "%s", err)
+		return prompt{}, invalid(paramOf(err), "%s", wordsOf(err))
 	case err != nil:
 		return prompt{}, invalid("messages", "the model's chat template refuses these messages: %s", err)
 	}
 	return s.place(text), nil
+}
+
+// wordsOf is the text of an error of package chat without what it wraps.
+func wordsOf(err error) string { return strings.TrimPrefix(err.Error(), chat.ErrMessage.Error()+": ") }
+
+// paramOf is the field that an error of package chat begins with.
+func paramOf(err error) string {
+	param, _, _ := strings.Cut(wordsOf(err), "[")
+	param, _, _ = strings.Cut(param, " ")
+	param, _, _ = strings.Cut(param, ".")
+	switch param {
+	case "tools", "chat_template_kwargs":
+		return param
+	}
+	return "messages"
 }

@@ -59,6 +59,7 @@ func (r *Renderer) choice(req *schemas.RenderRequest) (choice, *schemas.Failure)
 	c.parse = true
 	if mode == "required" {
 		c.forced, c.only = true, only
+		c.one = c.one || namesFunction(req.ToolChoice)
 		return c, nil
 	}
 	if len(only) > 0 { // allowed, not required: the others are not shown
@@ -70,6 +71,15 @@ func (r *Renderer) choice(req *schemas.RenderRequest) (choice, *schemas.Failure)
 		}
 	}
 	return c, nil
+}
+
+// namesFunction tells whether tool_choice names one function. It is called once, as
+// the real service does.
+func namesFunction(choice json.RawMessage) bool {
+	var v struct {
+		Type string `json:"type"`
+	}
+	return json.Unmarshal(choice, &v) == nil && v.Type == "function"
 }
 
 // toolNames checks the tools of a request and returns their functions' names.
