@@ -64,7 +64,7 @@ export async function collect(response, meter) {
       if (event.error) throw new Error(JSON.stringify(event.error));
       usage = event.usage ?? usage;
       const delta = event.choices?.[0]?.delta ?? {};
-      if (delta.content || delta.tool_calls) meter.token();
+      if (event.choices?.length) meter.token(); // the first piece comes with the first token
       if (delta.content) message.content = (message.content ?? '') + delta.content;
       for (const piece of delta.tool_calls ?? []) {
         message.tool_calls ??= [];
