@@ -121,6 +121,8 @@ func (s *messagesSpeaker) begin() error {
 	}{"message_start", messagesHead(s.c)}, true)
 }
 
+func (s *messagesSpeaker) early() error { return nil }
+
 // event writes one event, with a ping behind it.
 func (s *messagesSpeaker) event(name string, v any, ping bool) error {
 	raw, e := plain(v)

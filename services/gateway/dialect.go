@@ -36,6 +36,10 @@ type speaker interface {
 	// begin writes what stands before the answer. It is called once, when the first
 	// tokens are there or a keep-alive is due.
 	begin() error
+	// early is called when tokens are there of which nothing can be shown yet, such as
+	// the beginning of a tool call. Clients take the first piece of a stream for the
+	// first token.
+	early() error
 	// piece writes new text, reasoning or a part of a tool call. p is valid during
 	// the call only.
 	piece(p *piece) error

@@ -16,6 +16,7 @@ type chunks struct {
 	// head is a chunk up to its choices, the same for all chunks of a response.
 	head []byte
 	role bool // the chunk that names the role was sent
+	bare bool // it was sent before anything else was known, and nothing came yet
 }
 
 func newChunks(c *call, w *sse, text bool) *chunks {
@@ -39,10 +40,19 @@ func newChunks(c *call, w *sse, text bool) *chunks {
 
 func (s *chunks) begin() error { return nil }
 
+func (s *chunks) early() error {
+	if s.text {
+		return nil
+	}
+	s.bare = s.bare || !s.role
+	return s.named(false)
+}
+
 func (s *chunks) idle() error { return s.comment() }
 
 // named sends the chunk that names the role, once. Its content is null where
-// reasoning or a call comes first, as no content may follow.
+// reasoning or a call comes first, or where that is not known yet, as no content may
+// follow.
 func (s *chunks) named(content bool) error {
 	if s.role || s.text {
 		return nil
@@ -70,6 +80,7 @@ func (s *chunks) piece(p *piece) error {
 	if err := s.named(p.Call < 0 && p.Reasoning == ""); err != nil {
 		return err
 	}
+	s.bare = false
 	b := append(s.buf[:0], s.head...)
 	switch {
 	case s.text:
@@ -122,6 +133,11 @@ var null = []byte("null")
 func (s *chunks) end(r *reply) error {
 	if err := s.named(true); err != nil {
 		return err
+	}
+	if s.bare { // an answer of no text is "", not null
+		if err := s.chunk(`{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":null}`); err != nil {
+			return err
+		}
 	}
 	meta, err := json.Marshal(r.About)
 	if err != nil {

@@ -258,8 +258,11 @@ func (x *exchange) say(e *turns.Event) error {
 		x.piece = piece{delta: delta{Content: e.Text, Call: -1}, Logprobs: e.Logprobs, TextAt: e.TextAt}
 		return x.out.piece(&x.piece)
 	}
-	logprobs := e.Logprobs
-	for _, d := range x.parser.Add(e.Text) {
+	logprobs, deltas := e.Logprobs, x.parser.Add(e.Text)
+	if len(deltas) == 0 && len(logprobs) == 0 {
+		return x.out.early()
+	}
+	for _, d := range deltas {
 		x.piece = piece{delta: d, Logprobs: logprobs, TextAt: e.TextAt}
 		if err := x.out.piece(&x.piece); err != nil {
 			return err

@@ -262,6 +262,8 @@ func (s *responsesSpeaker) begin() error {
 	return s.event("response.in_progress", responseEvent{s.out})
 }
 
+func (s *responsesSpeaker) early() error { return nil }
+
 func (s *responsesSpeaker) idle() error { return s.w.comment() }
 
 func (s *responsesSpeaker) piece(p *piece) error {
