@@ -1,6 +1,7 @@
 //go:build ignore
 
-// Publish a turn, read its answer as it comes, and say that a tool is waited for.
+// Command turn publishes a turn, reads its answer as it comes, and says that a tool is
+// waited for.
 //
 //	go run turn.go SESSION TURN TEXT [TOKENS BYTES]
 //

@@ -59,9 +59,6 @@ func TestMinShare(t *testing.T) {
 
 // TestStyles: however an agent sends its history again, what was computed is found.
 func TestStyles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	if stack.Libraries() == "" {
 		t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
 	}

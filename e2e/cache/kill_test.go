@@ -189,18 +189,5 @@ func askOnce(ctx context.Context, s *stack.Stack, key string, body []byte) (answ
 	case resp.StatusCode != http.StatusOK:
 		return answer{}, nil, fmt.Errorf("status %d: %s", resp.StatusCode, raw)
 	}
-	var r struct {
-		Choices []struct{ Message json.RawMessage }
-		Usage   struct {
-			Prompt     int `json:"prompt_tokens"`
-			Completion int `json:"completion_tokens"`
-			Details    struct {
-				Cached int `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-		}
-	}
-	if err := json.Unmarshal(raw, &r); err != nil || len(r.Choices) != 1 {
-		return answer{}, nil, errors.Join(err, fmt.Errorf("not one choice in %s", raw))
-	}
-	return answer{prompt: r.Usage.Prompt, cached: r.Usage.Details.Cached, generated: r.Usage.Completion}, r.Choices[0].Message, nil
+	return readAnswer(raw)
 }

@@ -100,25 +100,14 @@ func (o *overHTTP) turn(ctx context.Context, text string, most int64) (answer, e
 	if resp.StatusCode != http.StatusOK {
 		return answer{}, fmt.Errorf("status %d: %s", resp.StatusCode, raw)
 	}
-	var r struct {
-		Choices []struct{ Message message }
-		Usage   struct {
-			Prompt     int `json:"prompt_tokens"`
-			Completion int `json:"completion_tokens"`
-			Details    struct {
-				Cached int `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-		}
-		Weir struct {
-			DecodeOn string `json:"decode_on"`
-		}
+	a, said, err := readAnswer(raw)
+	if err != nil {
+		return a, err
 	}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return answer{}, err
+	var m message
+	if err := json.Unmarshal(said, &m); err != nil {
+		return a, err
 	}
-	if len(r.Choices) != 1 {
-		return answer{}, fmt.Errorf("%d choices in %s", len(r.Choices), raw)
-	}
-	o.history = append(o.history, r.Choices[0].Message)
-	return answer{r.Usage.Prompt, r.Usage.Details.Cached, r.Usage.Completion, r.Weir.DecodeOn}, nil
+	o.history = append(o.history, m)
+	return a, nil
 }

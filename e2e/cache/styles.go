@@ -9,12 +9,10 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/weir-dev/weir/e2e/reword"
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
-	"github.com/weir-dev/weir/services/tokenizer"
 	"github.com/weir-dev/weir/services/turns"
 )
 
@@ -185,6 +183,11 @@ func post(ctx context.Context, s *stack.Stack, session string, body any) (answer
 	if resp.StatusCode != http.StatusOK {
 		return answer{}, nil, fmt.Errorf("status %d: %s", resp.StatusCode, raw)
 	}
+	return readAnswer(raw)
+}
+
+// readAnswer takes the counts and the message out of a whole response.
+func readAnswer(raw []byte) (answer, json.RawMessage, error) {
 	var r struct {
 		Choices []struct{ Message json.RawMessage }
 		Usage   struct {
@@ -194,11 +197,15 @@ func post(ctx context.Context, s *stack.Stack, session string, body any) (answer
 				Cached int `json:"cached_tokens"`
 			} `json:"prompt_tokens_details"`
 		}
+		Weir struct {
+			DecodeOn string `json:"decode_on"`
+		}
 	}
 	if err := json.Unmarshal(raw, &r); err != nil || len(r.Choices) != 1 {
 		return answer{}, nil, errors.Join(err, fmt.Errorf("not one choice in %s", raw))
 	}
-	return answer{prompt: r.Usage.Prompt, cached: r.Usage.Details.Cached, generated: r.Usage.Completion}, r.Choices[0].Message, nil
+	u := r.Usage
+	return answer{u.Prompt, u.Details.Cached, u.Completion, r.Weir.DecodeOn}, r.Choices[0].Message, nil
 }
 
 // reasoned sends a turn whose answer is forced to hold reasoning, and goes on as a
@@ -265,28 +272,11 @@ func publish(ctx context.Context, c *turns.Client, t *schemas.Turn, ms ...messag
 	return r, nil
 }
 
-// tokens asks the tokenizer service for the tokens of a text in mid-answer.
+// tokens are those of a text in mid-answer.
 func tokens(ctx context.Context, s *stack.Stack, text string) (schemas.Tokens, error) {
 	nc, err := s.Connect("e2e-tokens")
 	if err != nil {
 		return nil, err
 	}
-	q, err := schemas.Encode(&schemas.RenderRequest{Header: schemas.H(), Text: text, Continue: true})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	m, err := nc.RequestWithContext(ctx, tokenizer.Subject(s.Ready.Model), q)
-	if err != nil {
-		return nil, err
-	}
-	var r schemas.RenderReply
-	if err := schemas.Decode(m.Data, &r); err != nil {
-		return nil, err
-	}
-	if r.Failure != nil {
-		return nil, errors.New(r.Failure.Message)
-	}
-	return r.Tokens, nil
+	return stack.Tokens(ctx, nc, s.Ready.Model, text)
 }

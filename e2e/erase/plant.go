@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"image"
@@ -16,8 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
-	"github.com/weir-dev/weir/services/tokenizer"
 	"github.com/weir-dev/weir/services/turns"
 	"github.com/weir-dev/weir/streams"
 )
@@ -57,22 +56,7 @@ type planter struct {
 
 // forced turns a text into the tokens of an answer.
 func (p *planter) forced(ctx context.Context, text string) (schemas.Tokens, error) {
-	b, err := schemas.Encode(&schemas.RenderRequest{Header: schemas.H(), Text: text, Continue: true})
-	if err != nil {
-		return nil, err
-	}
-	m, err := p.c.Conn().RequestWithContext(ctx, tokenizer.Subject(p.model), b)
-	if err != nil {
-		return nil, err
-	}
-	var r schemas.RenderReply
-	if err := schemas.Decode(m.Data, &r); err != nil {
-		return nil, err
-	}
-	if r.Failure != nil {
-		return nil, errors.New(r.Failure.Message)
-	}
-	return r.Tokens, nil
+	return stack.Tokens(ctx, p.c.Conn(), p.model, text)
 }
 
 // needle is how the middle of a list of tokens stands in messages.

@@ -5,9 +5,6 @@ import "testing"
 // TestCauses: every planted cause is named, with the message and the byte where the
 // text decides.
 func TestCauses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three stacks")
-	}
 	right, total, details, err := Run(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,6 @@ import (
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/explaincmd"
-	"github.com/weir-dev/weir/services/tokenizer"
 	"github.com/weir-dev/weir/services/turns"
 )
 
@@ -246,7 +245,7 @@ func (p *planter) ask(ctx context.Context, session, id string, t turn, msgs []me
 		req.Stop = schemas.StopList{t.stop}
 	}
 	if t.force != "" {
-		tokens, err := p.tokens(ctx, t.force)
+		tokens, err := stack.Tokens(ctx, p.nc, p.s.Ready.Model, t.force)
 		if err != nil {
 			return nil, err
 		}
@@ -305,26 +304,6 @@ func (p *planter) raw(ctx context.Context, session, id string, req *schemas.Turn
 		return nil, fmt.Errorf("%s: %s", r.Failure.Code, r.Failure.Message)
 	}
 	return r, nil
-}
-
-// tokens asks the tokenizer for the tokens of an answer.
-func (p *planter) tokens(ctx context.Context, text string) (schemas.Tokens, error) {
-	body, err := schemas.Encode(&schemas.RenderRequest{Header: schemas.H(), Text: text, Continue: true})
-	if err != nil {
-		return nil, err
-	}
-	m, err := p.nc.RequestWithContext(ctx, tokenizer.Subject(p.s.Ready.Model), body)
-	if err != nil {
-		return nil, fmt.Errorf("tokens of an answer: %w", err)
-	}
-	var r schemas.RenderReply
-	if err := schemas.Decode(m.Data, &r); err != nil {
-		return nil, err
-	}
-	if r.Failure != nil {
-		return nil, fmt.Errorf("tokens of an answer: %s", r.Failure.Message)
-	}
-	return r.Tokens, nil
 }
 
 // answerOf is the message that an agent keeps of an answer.

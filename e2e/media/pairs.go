@@ -3,14 +3,13 @@ package media
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
-	"github.com/weir-dev/weir/services/tokenizer"
 	"github.com/weir-dev/weir/services/turns"
 )
 
@@ -29,20 +28,9 @@ func render(ctx context.Context, nc *nats.Conn, model string, messages []object,
 	if err != nil {
 		return nil, err
 	}
-	b, err := schemas.Encode(&schemas.RenderRequest{Header: schemas.H(), Messages: raw})
+	r, err := stack.Render(ctx, nc, model, &schemas.RenderRequest{Header: schemas.H(), Messages: raw})
 	if err != nil {
 		return nil, err
-	}
-	m, err := nc.RequestWithContext(ctx, tokenizer.Subject(model), b)
-	if err != nil {
-		return nil, err
-	}
-	var r schemas.RenderReply
-	if err := schemas.Decode(m.Data, &r); err != nil {
-		return nil, err
-	}
-	if r.Failure != nil {
-		return nil, errors.New(r.Failure.Message)
 	}
 	if len(r.Media) != len(shots) {
 		return nil, fmt.Errorf("the prompt has %d images of %d", len(r.Media), len(shots))

@@ -124,13 +124,13 @@ func tree(branches []schemas.BranchInfo) []Branch {
 	}
 	out := make([]Branch, 0, len(branches))
 	done := map[string]bool{}
-	type todo struct {
+	type visit struct {
 		b     schemas.BranchInfo
 		depth int
 	}
-	push := func(stack []todo, bs []schemas.BranchInfo, depth int) []todo {
+	push := func(stack []visit, bs []schemas.BranchInfo, depth int) []visit {
 		for _, b := range slices.Backward(bs) {
-			stack = append(stack, todo{b, depth})
+			stack = append(stack, visit{b, depth})
 		}
 		return stack
 	}
