@@ -32,7 +32,14 @@ type Job struct {
 	// Spans are the stages that are over, Miss what the prefill stage found.
 	Spans []StageSpan `json:"spans,omitempty"`
 	Miss  *Miss       `json:"miss,omitempty"`
+	// Sources are the parts of the prompt that the executor's node lacks, as far as
+	// the router knows, and other nodes hold: at most MaxSources, from the root on.
+	// They are hints. What does not come in time is computed.
+	Sources []Source `json:"sources,omitempty"`
 }
+
+// MaxSources bounds the places that one job names.
+const MaxSources = 16
 
 // Check reports the first bad field.
 func (j *Job) Check() error {
@@ -41,6 +48,9 @@ func (j *Job) Check() error {
 	}
 	if j.Attempt < 1 {
 		return bad("attempt is %d, it starts at 1", j.Attempt)
+	}
+	if len(j.Sources) > MaxSources {
+		return bad("%d sources, at most %d", len(j.Sources), MaxSources)
 	}
 	if j.Ready == nil {
 		return bad("a job without its turn")

@@ -23,6 +23,9 @@ type KVNotice struct {
 	Evicted []Extent `json:"evicted,omitempty"`
 	Moved   []Extent `json:"moved,omitempty"`
 	Cleared bool     `json:"cleared,omitempty"`
+	// Peer is where the node gives blocks to other nodes, host:port; empty when it
+	// gives none.
+	Peer string `json:"peer,omitempty"`
 }
 
 // Check reports the first bad field.
@@ -31,6 +34,14 @@ func (n *KVNotice) Check() error {
 		return bad("medium is %q", n.Medium)
 	}
 	return CheckID("node", n.Node)
+}
+
+// Source says where blocks of a prompt can be had when the node that runs it lacks
+// them: another node's memory.
+type Source struct {
+	Node   string `json:"node"`
+	Peer   string `json:"peer"` // its address, host:port
+	Extent Extent `json:"extent"`
 }
 
 // SyncRequest asks a node for all that it holds, in pages, on sync.<node>.
@@ -55,6 +66,7 @@ type SyncReply struct {
 	Seq     uint64   `json:"seq"`
 	Extents []Extent `json:"extents,omitempty"`
 	More    bool     `json:"more,omitempty"`
+	Peer    string   `json:"peer,omitempty"` // as in KVNotice
 }
 
 // Check reports the first bad field.
@@ -88,6 +100,9 @@ type BranchChange struct {
 	// fork, sub_agent, retry, compaction, rewrite, pruned, decay, session_end …
 	Why  string `json:"why,omitempty"`
 	AtNS int64  `json:"at_ns"`
+	// Keep is how many leading blocks of Tail's chain the next prompt is expected to
+	// repeat, when it is fewer than all: the rest is reasoning that the template drops.
+	Keep int `json:"keep,omitempty"`
 }
 
 // Check reports the first bad field.

@@ -20,6 +20,7 @@ type Op struct {
 	Delivered *DeliveredOp
 	Lookup    *LookupOp
 	Fetch     *FetchOp
+	Sync      *SyncOp
 }
 
 // OpDone is the completion of an Op.
@@ -40,6 +41,7 @@ type OpDone struct {
 	Delivered *DeliveredDone
 	Lookup    *LookupDone
 	Fetch     *FetchDone
+	Sync      *SyncReply
 }
 
 // OpenOp gives a turn a sequence of the engine and imports what the tier holds
@@ -56,6 +58,8 @@ type OpenOp struct {
 	Delivered Tokens
 	// Again: they are sent again. A checkpoint may hold tokens that no frame had.
 	Again bool
+	// Sources are the job's: blocks that this node lacks and may bring in first.
+	Sources []Source
 }
 
 // OpenDone says what was found.
@@ -69,6 +73,8 @@ type OpenDone struct {
 	// Gone says why the first block that was missed is gone, when the tier knows:
 	// it had been computed, as Prompt.Path says.
 	Gone *Gone
+	// Brought is how many blocks came in from disk or another node for this.
+	Brought int
 }
 
 // Gone is what the tier remembers of a block that it does not hold.
@@ -186,4 +192,10 @@ type FetchOp struct{ Ref PayloadRef }
 type FetchDone struct {
 	Turn    *Turn
 	Failure *Failure
+}
+
+// SyncOp asks a node for one page of what it holds: SyncRequest on sync.<node>.
+type SyncOp struct {
+	Node string
+	Page int
 }
