@@ -24,7 +24,7 @@ func objectBytes(t *testing.T, b *bus) uint64 {
 
 // TestPayloadOfOthers: an object that any NATS client put under its digest is read.
 func TestPayloadOfOthers(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bus) {
+	awake(t, func(t *testing.T, b *bus) {
 		p, err := NewPayloads(t.Context(), b.js, 0)
 		if err != nil {
 			t.Fatal(err)

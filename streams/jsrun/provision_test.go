@@ -32,6 +32,16 @@ func bubble(t *testing.T, f func(t *testing.T, b *bus)) {
 	})
 }
 
+// awake runs f in real time with such a server. nats.go's ObjectStore.Put leaves a
+// goroutine behind for good when it ends before that goroutine has begun (it then
+// waits on a nil channel), which a bubble reports as a deadlock.
+func awake(t *testing.T, f func(t *testing.T, b *bus)) {
+	t.Helper()
+	b := newBus(t, t.TempDir(), streams.Topology(streams.Options{}))
+	defer b.close()
+	f(t, b)
+}
+
 // bus is a server with one client.
 type bus struct {
 	t    *testing.T

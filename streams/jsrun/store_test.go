@@ -70,7 +70,7 @@ func objects(t *testing.T, b *bus) uint64 {
 
 // TestPayloadsRefuseWhatTheyDidNotStore puts other content under a digest.
 func TestPayloadsRefuseWhatTheyDidNotStore(t *testing.T) {
-	bubble(t, func(t *testing.T, b *bus) {
+	awake(t, func(t *testing.T, b *bus) {
 		p, err := NewPayloads(t.Context(), b.js, 1<<20)
 		if err != nil {
 			t.Fatal(err)
