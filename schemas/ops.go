@@ -30,6 +30,8 @@ type OpDone struct {
 	// Err is "" on success. Code tells failures apart, see Failure.
 	Err  string
 	Code string
+	// Device is what the engine keeps without a turn, when that changed.
+	Device *DeviceState
 
 	Open      *OpenDone
 	Prefill   *PrefillDone
@@ -198,4 +200,10 @@ type FetchDone struct {
 type SyncOp struct {
 	Node string
 	Page int
+}
+
+// DeviceState is what stays in an engine between turns, see Heartbeat.Kept.
+type DeviceState struct {
+	Kept   []Extent
+	Blocks int // of all of them
 }

@@ -130,6 +130,9 @@ type Heartbeat struct {
 	Slots   int    `json:"slots"`
 	Context int    `json:"context"`
 	Held    []Held `json:"held,omitempty"`
+	// Kept are sequences that stay in the engine although no turn uses them, each as
+	// the blocks 0..N-1 of a chain: the device medium. At most Slots.
+	Kept []Extent `json:"kept,omitempty"`
 	// Format is the engine's part of the block keys; lineage needs it to name extents.
 	Format KVFormat `json:"format,omitzero"`
 	// Rates measured over the last seconds; 0 while unknown.
