@@ -52,7 +52,7 @@ type Say struct {
 	Kind string
 	// After is when it is said: nanoseconds after the call's answer is there.
 	After int64
-	Line  int32 // whom it is about
+	Line  int32 // whom it is about; branch_fork names the new line, which forks from the call's
 	Tool  string
 	// Expect is the wait that the agent expects, in nanoseconds; 0 when it says nothing.
 	Expect int64
