@@ -101,6 +101,16 @@ type StepEngine interface {
 	Close() error
 }
 
+// Cutter is implemented by engines that can forget the end of a sequence. A sequence
+// whose turn is over then stays in the engine, and a prompt that begins with the same
+// blocks goes on from there without an import.
+type Cutter interface {
+	// Cut keeps the first n tokens of seq, a multiple of BlockTokens and at most Len.
+	// What is computed behind them afterwards has the bits that it would have behind
+	// an import of the same blocks. On an error the sequence is empty.
+	Cut(seq SeqID, n int) error
+}
+
 // Vocab is the token alphabet of a model and its text.
 type Vocab interface {
 	Size() int

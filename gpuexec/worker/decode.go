@@ -16,7 +16,7 @@ func (w *Worker) prefill(op *schemas.PrefillOp) (*schemas.PrefillDone, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := gpuexec.SeqID(op.Seq)
+	id := w.at[op.Seq]
 	start := w.cfg.Now()
 	done := &schemas.PrefillDone{}
 	for n := 0; ; n++ {
@@ -42,7 +42,7 @@ func (w *Worker) step(s *seq, id gpuexec.SeqID, at, to int, logits bool) error {
 	for p := at; p < to; p++ {
 		w.rows = append(w.rows, gpuexec.Row{Seq: id, Token: s.tokens[p], Pos: int32(p), Logits: logits && p == to-1})
 	}
-	return w.cfg.Engine.Step(gpuexec.PhasePrefill, w.rows)
+	return w.compute(gpuexec.PhasePrefill, w.rows)
 }
 
 // decode advances sequences token by token until a bound of op is met.
@@ -80,7 +80,7 @@ func (w *Worker) startRows(op *schemas.DecodeOp, seqs []*seq, done *schemas.Deco
 			ended = s.ended(&done.Rows[i]) || ended
 			continue
 		}
-		id := gpuexec.SeqID(op.Seqs[i])
+		id := w.at[op.Seqs[i]]
 		at := w.cfg.Engine.Len(id)
 		if at != s.promptBlocks()*blockTokens {
 			fail(&done.Rows[i], fmt.Errorf("%w: decode before the prompt is complete: %d of %d tokens", errOp, at, s.n))
@@ -107,7 +107,7 @@ func (w *Worker) stepRows(op *schemas.DecodeOp, seqs []*seq, done *schemas.Decod
 		if len(w.rows) == 0 {
 			return
 		}
-		err := w.cfg.Engine.Step(gpuexec.PhaseDecode, w.rows)
+		err := w.compute(gpuexec.PhaseDecode, w.rows)
 		for k, i := range rowOf {
 			if err != nil {
 				fail(&done.Rows[i], err)
@@ -124,7 +124,7 @@ func (w *Worker) stepRows(op *schemas.DecodeOp, seqs []*seq, done *schemas.Decod
 			continue
 		}
 		pos := len(s.tokens) - 1
-		w.rows = append(w.rows, gpuexec.Row{Seq: gpuexec.SeqID(op.Seqs[i]), Token: s.tokens[pos], Pos: int32(pos), Logits: true})
+		w.rows = append(w.rows, gpuexec.Row{Seq: w.at[op.Seqs[i]], Token: s.tokens[pos], Pos: int32(pos), Logits: true})
 		rowOf = append(rowOf, i)
 		if len(w.rows) == w.limits.BatchRows {
 			flush()

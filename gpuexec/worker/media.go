@@ -47,11 +47,11 @@ func (w *Worker) show(s *seq, id int32) error {
 	e, ok := w.cfg.Engine.(gpuexec.MediaTaker)
 	err := fmt.Errorf("%w: engine %s takes no images, the prompt has %d", gpuexec.ErrUnsupported, w.cfg.Engine.Info().Engine, len(s.ready.Prompt.Media))
 	if ok {
-		err = e.SetMedia(gpuexec.SeqID(id), s.ready.Prompt.Media)
+		err = e.SetMedia(w.at[id], s.ready.Prompt.Media)
 	}
 	if err != nil {
 		w.seqs[id] = nil
-		w.cfg.Engine.Drop(gpuexec.SeqID(id))
+		w.cfg.Engine.Drop(w.at[id])
 	}
 	return err
 }

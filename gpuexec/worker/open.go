@@ -179,6 +179,10 @@ func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, er
 	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode && s.ready.Sampling.Logprobs == 0 && !op.Again && !s.uncached {
 		keys = w.keysWithDelivered(s, op.Delivered)
 	}
+	if done := w.resume(s, op, keys); done != nil {
+		return done, nil
+	}
+	w.vacate(op.Seq)
 	refs := w.cfg.Tier.Lease(keys)
 	// Beyond the prompt only blocks that decode made are bit-equal to what the
 	// earlier attempt computed.
@@ -193,13 +197,13 @@ func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, er
 		w.cfg.Tier.Release(refs)
 		return &schemas.OpenDone{NeedHead: true}, nil
 	}
-	n, err := w.copyIn(gpuexec.SeqID(op.Seq), refs)
+	n, err := w.copyIn(w.at[op.Seq], refs)
 	w.cfg.Tier.Release(refs)
 	if err != nil {
 		return nil, err
 	}
 	if n*blockTokens < s.known {
-		w.cfg.Engine.Drop(gpuexec.SeqID(op.Seq))
+		w.cfg.Engine.Drop(w.at[op.Seq])
 		return &schemas.OpenDone{NeedHead: true}, nil
 	}
 	s.sealed = n
@@ -261,7 +265,7 @@ func (w *Worker) copyIn(id gpuexec.SeqID, refs []Ref) (int, error) {
 		for i, r := range refs {
 			src[i] = w.cfg.Tier.Data(r)
 		}
-		err := w.cfg.Engine.Import(id, src)
+		err := w.roomFor(func() error { return w.cfg.Engine.Import(id, src) })
 		good := len(refs)
 		for i, r := range refs {
 			if !w.cfg.Tier.Valid(r) {

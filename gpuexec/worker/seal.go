@@ -12,7 +12,7 @@ func (w *Worker) seal(op *schemas.SealOp) (*schemas.SealDone, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := gpuexec.SeqID(op.Seq)
+	id := w.at[op.Seq]
 	have := w.cfg.Engine.Len(id) / blockTokens
 	done := &schemas.SealDone{}
 	if s.uncached {

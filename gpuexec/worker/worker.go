@@ -90,13 +90,24 @@ type Worker struct {
 	seqs    []*seq
 	scratch sampling.Scratch
 	rows    []gpuexec.Row
+	at      []gpuexec.SeqID // by sequence of the executor: the engine's, see keep.go
+	kept    []kept          // by sequence of the engine
+	drops   uint64          // counts sequences that were dropped, the clock of kept
+	changed bool            // kept is not what was last told
 	shown   map[chat.Family]map[int32]bool // see markers
 }
 
 // New makes a worker.
 func New(cfg Config) *Worker {
 	l := cfg.Engine.Limits()
-	return &Worker{cfg: cfg, limits: l, seqs: make([]*seq, l.Slots), shown: map[chat.Family]map[int32]bool{}}
+	w := &Worker{
+		cfg: cfg, limits: l, seqs: make([]*seq, l.Slots), at: make([]gpuexec.SeqID, l.Slots), kept: make([]kept, l.Slots),
+		shown: map[chat.Family]map[int32]bool{},
+	}
+	for i := range w.at {
+		w.at[i] = gpuexec.SeqID(i)
+	}
+	return w
 }
 
 // seq is one sequence in the engine.
@@ -160,6 +171,9 @@ func (w *Worker) Do(op *schemas.Op) schemas.OpDone {
 	if err != nil {
 		done.Err, done.Code = err.Error(), codeOf(err)
 	}
+	if w.changed {
+		done.Device, w.changed = w.device(), false
+	}
 	return done
 }
 
@@ -170,10 +184,11 @@ func (w *Worker) verify(op *schemas.VerifyOp) *schemas.VerifyDone {
 		open[int(id)] = true
 	}
 	for id, s := range w.seqs {
-		switch held := w.cfg.Engine.Len(gpuexec.SeqID(id)); {
+		kept := len(w.kept[w.at[id]].keys) * blockTokens
+		switch held := w.cfg.Engine.Len(w.at[id]); {
 		case open[id] && s == nil:
 			return &schemas.VerifyDone{Problem: fmt.Sprintf("sequence %d should be open and is not", id)}
-		case !open[id] && (s != nil || held > 0):
+		case !open[id] && (s != nil || held != kept):
 			return &schemas.VerifyDone{Problem: fmt.Sprintf("sequence %d should be free and holds %d tokens", id, held)}
 		}
 	}
@@ -203,10 +218,14 @@ func (w *Worker) drop(id int32) error {
 	if id < 0 || int(id) >= len(w.seqs) {
 		return fmt.Errorf("%w: sequence %d of %d", errOp, id, len(w.seqs))
 	}
-	if s := w.seqs[id]; s != nil && s.grammar != nil {
+	s := w.seqs[id]
+	if s == nil {
+		return nil // what is kept there belongs to nobody
+	}
+	if s.grammar != nil {
 		s.grammar.Close()
 	}
 	w.seqs[id] = nil
-	w.cfg.Engine.Drop(gpuexec.SeqID(id))
+	w.keep(s, w.at[id])
 	return nil
 }

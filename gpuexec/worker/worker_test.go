@@ -432,6 +432,10 @@ func TestGrammar(t *testing.T) {
 	r.seal(0)
 	r.drop(0)
 	// The blocks are named, and gone when they are leased.
+	if e, err = nullengine.New(nullengine.Options{Slots: 2, Context: 1024}); err != nil {
+		t.Fatal(err)
+	}
+	r = rigOf(t, constrained{e, &open}, nullengine.Vocab{}, r.tier)
 	job := r.headless(long, 5)
 	r.tier.onData = func(ref worker.Ref) { r.tier.blocks[ref.Key].gen++ }
 	if o := r.open(&schemas.OpenOp{Ready: job}); !o.NeedHead || open != 0 {

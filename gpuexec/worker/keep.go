@@ -1,0 +1,201 @@
+package worker
+
+import (
+	"encoding/hex"
+	"errors"
+
+	"github.com/weir-dev/weir/gpuexec"
+	"github.com/weir-dev/weir/schemas"
+)
+
+// The device medium. A sequence whose turn is over stays in the engine with its
+// whole blocks until a turn needs the room. The executor numbers sequences by free
+// places; which sequence of the engine stands behind a number is chosen here, so that
+// a prompt meets the one that holds its beginning.
+
+// kept is what a sequence of the engine holds without a turn: the KV of the blocks
+// that keys name, from the root on. Empty when it holds nothing.
+type kept struct {
+	keys []Key
+	at   uint64 // Worker.drops when it was left
+}
+
+// Orderer is implemented by tiers that know which contexts are needed least.
+type Orderer interface {
+	// First is the index of the chain, named by its last key, that goes first in the
+	// tier's retention order; -1 when that is not known, or not known soon.
+	First(tails []Key) int
+}
+
+// keep leaves the whole blocks of a sequence whose turn is over in the engine.
+func (w *Worker) keep(s *seq, id gpuexec.SeqID) {
+	n := min(s.sealed, w.cfg.Engine.Len(id)/blockTokens, len(s.keys))
+	c, ok := w.cfg.Engine.(gpuexec.Cutter)
+	if !ok || n == 0 || s.uncached || len(s.ready.Prompt.Media) > 0 || c.Cut(id, n*blockTokens) != nil {
+		w.cfg.Engine.Drop(id)
+		return
+	}
+	w.drops++
+	w.kept[id] = kept{keys: s.keys[:n:n], at: w.drops}
+	w.changed = true
+}
+
+// release forgets what a sequence of the engine keeps.
+func (w *Worker) release(id gpuexec.SeqID) {
+	if len(w.kept[id].keys) == 0 {
+		return
+	}
+	w.kept[id] = kept{}
+	w.cfg.Engine.Drop(id)
+	w.changed = true
+}
+
+// resume opens a turn on a kept sequence that holds at least as much of its prompt as
+// the tier. It returns nil when there is none. A turn that was begun elsewhere is
+// rebuilt from the tier, whose blocks say how they came about.
+func (w *Worker) resume(s *seq, op *schemas.OpenOp, keys []Key) *schemas.OpenDone {
+	if len(op.Delivered) > 0 || len(s.ready.Prompt.Media) > 0 || len(keys) == 0 {
+		return nil
+	}
+	place, n := int32(-1), 0
+	for i, id := range w.at {
+		if w.seqs[i] != nil {
+			continue
+		}
+		if m := common(w.kept[id].keys, keys); m > n {
+			place, n = int32(i), m
+		}
+	}
+	if n == 0 || n*blockTokens < s.known || n < len(keys) && w.cfg.Tier.Has(keys[n]) {
+		return nil
+	}
+	w.at[place], w.at[op.Seq] = w.at[op.Seq], w.at[place]
+	id := w.at[op.Seq]
+	w.kept[id] = kept{}
+	w.changed = true
+	if w.cfg.Engine.(gpuexec.Cutter).Cut(id, n*blockTokens) != nil {
+		return nil // it is empty now
+	}
+	if p, ok := w.cfg.Tier.(Pinner); ok {
+		p.Pin(keys[:n])() // the tier sees that they are used
+	}
+	for s.sealed < n && w.cfg.Tier.Has(keys[s.sealed]) {
+		s.sealed++
+	}
+	w.seqs[op.Seq] = s
+	return &schemas.OpenDone{Cached: n * blockTokens, Missing: s.promptBlocks() - n, Gone: w.gone(s, n)}
+}
+
+// common is the number of leading keys that both chains have.
+func common(a, b []Key) int {
+	n := min(len(a), len(b))
+	if n > 0 && a[n-1] == b[n-1] {
+		return n // a key names all before it
+	}
+	lo, hi := 0, n // a[:lo] are common, a[hi] is not
+	for lo < hi {
+		if mid := (lo + hi) / 2; a[mid] == b[mid] {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// vacate gives a place of the executor an empty sequence of the engine: one that
+// keeps nothing if there is one, or that which is needed least.
+func (w *Worker) vacate(place int32) {
+	for i, id := range w.at {
+		if w.seqs[i] == nil && len(w.kept[id].keys) == 0 {
+			w.at[place], w.at[i] = w.at[i], w.at[place]
+			return
+		}
+	}
+	least := w.least()
+	for i, id := range w.at {
+		if id == least {
+			w.at[place], w.at[i] = w.at[i], w.at[place]
+			break
+		}
+	}
+	w.release(w.at[place])
+}
+
+// least is the kept sequence that goes first: by the tier's order, or the one left
+// longest ago. -1 when none is kept.
+func (w *Worker) least() gpuexec.SeqID {
+	var ids []gpuexec.SeqID
+	var tails []Key
+	for id, k := range w.kept {
+		if n := len(k.keys); n > 0 {
+			ids, tails = append(ids, gpuexec.SeqID(id)), append(tails, k.keys[n-1])
+		}
+	}
+	if o, ok := w.cfg.Tier.(Orderer); ok && len(ids) > 1 {
+		if i := o.First(tails); i >= 0 && i < len(ids) {
+			return ids[i]
+		}
+	}
+	least := gpuexec.SeqID(-1)
+	for _, id := range ids {
+		if least < 0 || w.kept[id].at < w.kept[least].at {
+			least = id
+		}
+	}
+	return least
+}
+
+// roomFor calls f again, without what is kept, as long as the engine has no room.
+func (w *Worker) roomFor(f func() error) error {
+	for {
+		err := f()
+		if !errors.Is(err, gpuexec.ErrNoRoom) {
+			return err
+		}
+		id := w.least()
+		if id < 0 {
+			return err
+		}
+		w.release(id)
+	}
+}
+
+// compute runs one step of the engine.
+func (w *Worker) compute(phase gpuexec.Phase, rows []gpuexec.Row) error {
+	return w.roomFor(func() error { return w.cfg.Engine.Step(phase, rows) })
+}
+
+// Sweep forgets kept sequences of which the tier says that they were erased. Call it
+// from time to time when there is nothing else to do.
+func (w *Worker) Sweep() {
+	m, ok := w.cfg.Tier.(Rememberer)
+	if !ok {
+		return
+	}
+	for id, k := range w.kept {
+		n := len(k.keys)
+		if n == 0 || w.cfg.Tier.Has(k.keys[n-1]) {
+			continue
+		}
+		g, ok := m.Why(k.keys[n-1])
+		switch {
+		case !ok:
+			return // nobody answers: not asked for the others either
+		case g.Rule == "erase":
+			w.release(gpuexec.SeqID(id))
+		}
+	}
+}
+
+// device is what stays in the engine without a turn.
+func (w *Worker) device() *schemas.DeviceState {
+	d := &schemas.DeviceState{}
+	for _, k := range w.kept {
+		if n := len(k.keys); n > 0 {
+			d.Blocks += n
+			d.Kept = append(d.Kept, schemas.Extent{Key: hex.EncodeToString(k.keys[n-1][:]), N: n})
+		}
+	}
+	return d
+}
