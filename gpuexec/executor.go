@@ -31,6 +31,9 @@ type Config struct {
 	// Inexact: the engine may sample other tokens when it computes the same again.
 	// A frame is then sent only after a checkpoint that holds its tokens is stored.
 	Inexact bool
+	// Lower: there is a place below the host's memory, such as a disk, in which to
+	// look for blocks of every prompt. Other nodes are asked when a job names them.
+	Lower bool
 	// HeartbeatNS: the router takes an executor for dead after six of them. 500 ms.
 	HeartbeatNS int64
 	ReportNS    int64 // 2 s
@@ -81,7 +84,7 @@ type phase uint8
 
 const (
 	phaseQueued     phase = iota // waits for a sequence
-	phaseAsking                  // waits for delivered tokens, or for tokens of the prompt's head
+	phaseAsking                  // waits for delivered tokens, for tokens of the prompt's head, or for blocks from elsewhere
 	phaseReady                   // has all it needs to be opened
 	phaseOpening                 // an OpenOp is under way
 	phasePrefilling              // whole prompt blocks are missing
@@ -112,6 +115,7 @@ type job struct {
 	delivered schemas.Tokens // by earlier attempts, not sent again
 	forced    schemas.Tokens // likewise, but sent again: see Config.Inexact
 	asked     bool           // delivered tokens are known
+	brought   bool           // what is known of the prompt was looked for below the host's memory
 	cached    int
 	computed  int
 	missing   int // whole prompt blocks still to be computed

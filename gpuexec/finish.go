@@ -52,7 +52,7 @@ func (e *Executor) answered(now schemas.Time, j *job, d *schemas.OpDone, out []s
 	if j.dropped {
 		return out
 	}
-	if d.Err != "" {
+	if d.Err != "" && d.Bring == nil {
 		// Asking again is the router's choice: it places the job anew.
 		out = e.done(j, schemas.OutcomeReturned, "", d.Err, out)
 		return e.forget(j, out)
@@ -78,7 +78,7 @@ func (e *Executor) answered(now schemas.Time, j *job, d *schemas.OpDone, out []s
 			out = e.done(j, schemas.OutcomeReturned, "", "the prompt's first tokens are not known: "+t.Error, out)
 			return e.forget(j, out)
 		}
-		j.head = t.Tokens[:j.Ready.Prompt.TailFrom]
+		j.head, j.brought = t.Tokens[:j.Ready.Prompt.TailFrom], false
 	}
 	j.phase = phaseQueued
 	return out

@@ -49,7 +49,7 @@ func (e *Executor) find(p phase) *job {
 }
 
 // ask sends the questions of jobs that are not ready: a second attempt needs the
-// tokens that may have been delivered.
+// tokens that may have been delivered, and blocks of the prompt may lie elsewhere.
 func (e *Executor) ask(out []schemas.Msg) []schemas.Msg {
 	for _, j := range e.order {
 		if j.phase != phaseQueued {
@@ -61,9 +61,20 @@ func (e *Executor) ask(out []schemas.Msg) []schemas.Msg {
 			out = e.question(j, &schemas.Op{Delivered: &schemas.DeliveredOp{Tenant: r.Tenant, Session: r.Session, Turn: r.Turn}}, out)
 			continue
 		}
+		if e.brings(j) {
+			j.phase, j.brought = phaseAsking, true
+			out = e.question(j, &schemas.Op{Bring: &schemas.BringOp{Ready: j.Ready, Head: j.head, Sources: j.Sources}}, out)
+			continue
+		}
 		j.phase = phaseReady
 	}
 	return out
+}
+
+// brings tells whether blocks should be brought in for a job: once, and once more
+// when the tokens of the prompt's head have come, which name more blocks.
+func (e *Executor) brings(j *job) bool {
+	return !j.brought && (e.cfg.Lower || len(j.Sources) > 0)
 }
 
 func (e *Executor) question(j *job, op *schemas.Op, out []schemas.Msg) []schemas.Msg {

@@ -21,6 +21,7 @@ type Op struct {
 	Lookup    *LookupOp
 	Fetch     *FetchOp
 	Sync      *SyncOp
+	Bring     *BringOp
 }
 
 // OpDone is the completion of an Op.
@@ -44,6 +45,7 @@ type OpDone struct {
 	Lookup    *LookupDone
 	Fetch     *FetchDone
 	Sync      *SyncReply
+	Bring     *BringDone
 }
 
 // OpenOp gives a turn a sequence of the engine and imports what the tier holds
@@ -60,8 +62,6 @@ type OpenOp struct {
 	Delivered Tokens
 	// Again: they are sent again. A checkpoint may hold tokens that no frame had.
 	Again bool
-	// Sources are the job's: blocks that this node lacks and may bring in first.
-	Sources []Source
 }
 
 // OpenDone says what was found.
@@ -75,9 +75,19 @@ type OpenDone struct {
 	// Gone says why the first block that was missed is gone, when the tier knows:
 	// it had been computed, as Prompt.Path says.
 	Gone *Gone
-	// Brought is how many blocks came in from disk or another node for this.
-	Brought int
 }
+
+// BringOp brings blocks of a turn's prompt that the host's memory lacks into it, from
+// disk or from other nodes, before the turn is opened. The engine works on meanwhile.
+// It ends within a bound of time, and what did not come is computed: it never fails.
+type BringOp struct {
+	Ready   *Ready
+	Head    Tokens   // as in OpenOp
+	Sources []Source // the job's
+}
+
+// BringDone says what came.
+type BringDone struct{ Brought int } // blocks
 
 // Gone is what the tier remembers of a block that it does not hold.
 type Gone struct {

@@ -229,6 +229,8 @@ func (e *Executor) Op(op *schemas.Op, start time.Time, done *schemas.OpDone) {
 			n = len(done.Delivered.Tokens)
 		}
 		e.asked(op, "ask for delivered tokens", start, now, done, keyDelivered.Int(n))
+	case op.Bring != nil:
+		e.asked(op, "bring blocks in", start, now, done)
 	}
 }
 
