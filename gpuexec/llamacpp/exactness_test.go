@@ -48,6 +48,18 @@ func testExactness(t *testing.T, path string, lengths ...int) {
 		}
 		check("imported but for the tail", 1, importTo(1, hit))
 		check("half imported", 2, importTo(2, hit[:len(hit)/2]))
+		cutTo := func(seq gpuexec.SeqID, keep int) int {
+			t.Helper()
+			// Longer than the prompt, and with other tokens behind the cut.
+			longer := slices.Concat(tokens[:keep*gpuexec.BlockTokens], prompt(n-keep*gpuexec.BlockTokens, n+1))
+			greedy(t, e, seq, prefill(t, e, seq, longer, 0), 70)
+			if err := e.Cut(seq, keep*gpuexec.BlockTokens); err != nil {
+				t.Fatal(err)
+			}
+			return e.Len(seq)
+		}
+		check("cut to all but the tail", 1, cutTo(1, len(hit)))
+		check("cut to half", 2, cutTo(2, len(hit)/2))
 		prefill(t, e, 4, prompt(200, 77), 0)
 		prefill(t, e, 5, prompt(90, 78), 0)
 		check("other sequences resident", 1, 0)

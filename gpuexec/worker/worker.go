@@ -90,10 +90,10 @@ type Worker struct {
 	seqs    []*seq
 	scratch sampling.Scratch
 	rows    []gpuexec.Row
-	at      []gpuexec.SeqID // by sequence of the executor: the engine's, see keep.go
-	kept    []kept          // by sequence of the engine
-	drops   uint64          // counts sequences that were dropped, the clock of kept
-	changed bool            // kept is not what was last told
+	at      []gpuexec.SeqID                // by sequence of the executor: the engine's, see keep.go
+	kept    []kept                         // by sequence of the engine
+	drops   uint64                         // counts sequences that were dropped, the clock of kept
+	changed bool                           // kept is not what was last told
 	shown   map[chat.Family]map[int32]bool // see markers
 }
 
