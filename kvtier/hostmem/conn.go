@@ -197,6 +197,9 @@ func (d *Daemon) hello(c *conn, m message) error {
 		return fmt.Errorf("%w: writer %s does not hold its lock", ErrBusy, m.Writer)
 	}
 	d.endEarlierLives(m.Writer, n)
+	if m.Existing && !d.has(m.Pool, m.Block) {
+		return fmt.Errorf("%w: no pool %q with blocks of %d bytes", ErrRefused, m.Pool, m.Block)
+	}
 	p, err := d.poolFor(m.Pool, m.Block)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (c *Client) greet(l *link) (message, error) {
 	_ = l.nc.SetDeadline(time.Now().Add(ioTimeout))
 	_, err := l.nc.Write(encode(message{
 		Op: opHello, Proto: protoVersion, Writer: c.opt.Writer, Nonce: c.nonce.String(),
-		Pool: c.opt.Pool, Block: c.opt.BlockBytes, Held: held, Partial: partial,
+		Pool: c.opt.Pool, Block: c.opt.BlockBytes, Held: held, Partial: partial, Existing: c.opt.Existing,
 	}))
 	if err != nil {
 		return message{}, err

@@ -12,7 +12,7 @@ import (
 // serves all of them; the table says which fields an op uses.
 //
 //	client → daemon
-//	  hello     proto writer nonce pool block held partial   first, once
+//	  hello     proto writer nonce pool block held partial existing   first, once
 //	  reserve   id n extra wait_ms                           answered by slots or error
 //	  sealed    slots                                        notice
 //	  abandon   slots                                        notice
@@ -37,18 +37,20 @@ type message struct {
 	Block   int64     `json:"block,omitempty"`
 	Held    []slotRef `json:"held,omitempty"`
 	Partial bool      `json:"partial,omitempty"` // held lists only some
-	N       int       `json:"n,omitempty"`
-	Extra   int       `json:"extra,omitempty"` // as many more as are free
-	WaitMS  int64     `json:"wait_ms,omitempty"`
-	Slots   []slotRef `json:"slots,omitempty"`
-	File    string    `json:"file,omitempty"`
-	Arena   string    `json:"arena,omitempty"`
-	No      int       `json:"no,omitempty"`
-	Cache   int       `json:"cache,omitempty"` // most unused slots a client should hold
-	Keys    []string  `json:"keys,omitempty"`  // hex
-	AtNS    int64     `json:"at_ns,omitempty"`
-	Code    string    `json:"code,omitempty"`
-	Text    string    `json:"text,omitempty"`
+	// Existing: do not make the pool.
+	Existing bool      `json:"existing,omitempty"`
+	N        int       `json:"n,omitempty"`
+	Extra    int       `json:"extra,omitempty"` // as many more as are free
+	WaitMS   int64     `json:"wait_ms,omitempty"`
+	Slots    []slotRef `json:"slots,omitempty"`
+	File     string    `json:"file,omitempty"`
+	Arena    string    `json:"arena,omitempty"`
+	No       int       `json:"no,omitempty"`
+	Cache    int       `json:"cache,omitempty"` // most unused slots a client should hold
+	Keys     []string  `json:"keys,omitempty"`  // hex
+	AtNS     int64     `json:"at_ns,omitempty"`
+	Code     string    `json:"code,omitempty"`
+	Text     string    `json:"text,omitempty"`
 }
 
 // slotRef is a slot number and its generation.
