@@ -108,16 +108,3 @@ func (s slot) block(w uint64) (kvtier.Block, bool) {
 
 // checksum is crc32c (Castagnoli), which processors compute at memory speed.
 func checksum(data []byte) uint32 { return crc32.Checksum(data, castTable) }
-
-// copySum copies src to dst, both of one length, and returns the checksum of what
-// dst then holds. Each piece is summed while it is in the processor's cache, so
-// the sum does not cost a second pass through memory.
-func copySum(dst, src []byte) (crc uint32) {
-	const piece = 32 << 10
-	for len(src) > 0 {
-		n := copy(dst, src[:min(piece, len(src))])
-		crc = crc32.Update(crc, castTable, dst[:n])
-		dst, src = dst[n:], src[n:]
-	}
-	return crc
-}
