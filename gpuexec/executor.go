@@ -166,6 +166,7 @@ type Executor struct {
 	decodeNow bool // whose turn it is when both phases have work
 	freshLast bool // the last decode operation was a turn's first
 
+	device         schemas.DeviceState // what the engine keeps without a turn
 	hbAt, reportAt schemas.Time
 	hbSeq          uint64
 	bus            bool

@@ -10,6 +10,9 @@ type jsonRaw = json.RawMessage
 
 // opDone brings the completion of an operation back to its job.
 func (e *Executor) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	if d.Device != nil {
+		e.device = *d.Device
+	}
 	if j := e.asks[d.ID]; j != nil {
 		delete(e.asks, d.ID)
 		return e.answered(now, j, d, out)

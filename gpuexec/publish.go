@@ -284,7 +284,7 @@ func (e *Executor) heartbeat(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 	h := &schemas.Heartbeat{
 		Header: schemas.H(), Executor: e.cfg.Executor, Boot: e.cfg.Boot, Node: e.cfg.Node, Pool: e.cfg.Pool, Seq: e.hbSeq,
 		Role: e.role.report(), Classes: e.role.assignment.Classes, Epoch: e.role.epoch, Slots: e.cfg.Limits.Slots, Context: e.cfg.Limits.Context, Format: e.cfg.Format,
-		PrefillTPS: e.stats.prefillTPS, DecodeTPS: e.stats.decodeTPS, Held: make([]schemas.Held, 0, len(e.order)),
+		PrefillTPS: e.stats.prefillTPS, DecodeTPS: e.stats.decodeTPS, Held: make([]schemas.Held, 0, len(e.order)), Kept: e.device.Kept,
 	}
 	for _, j := range e.order {
 		h.Held = append(h.Held, schemas.Held{Job: j.id, Attempt: j.Attempt, Stage: j.Stage, Alone: j.Alone})
@@ -319,9 +319,10 @@ func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	return append(out, schemas.Msg{Kind: schemas.KindReport, Subject: schemas.ReportSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Report: r})
 }
 
-// deviceBlocks is the number of whole blocks that open sequences hold in the engine.
+// deviceBlocks is the number of whole blocks that the engine holds, for open sequences
+// and without a turn.
 func (e *Executor) deviceBlocks() int {
-	n := 0
+	n := e.device.Blocks
 	for _, j := range e.slots {
 		if j == nil {
 			continue

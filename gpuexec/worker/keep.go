@@ -166,6 +166,9 @@ func (w *Worker) compute(phase gpuexec.Phase, rows []gpuexec.Row) error {
 	return w.roomFor(func() error { return w.cfg.Engine.Step(phase, rows) })
 }
 
+// ruleErased is the rule of kvtier/hostmem by which the blocks of a deleted session go.
+const ruleErased = "erase"
+
 // Sweep forgets kept sequences of which the tier says that they were erased. Call it
 // from time to time when there is nothing else to do.
 func (w *Worker) Sweep() {
@@ -182,7 +185,7 @@ func (w *Worker) Sweep() {
 		switch {
 		case !ok:
 			return // nobody answers: not asked for the others either
-		case g.Rule == "erase":
+		case g.Rule == ruleErased:
 			w.release(gpuexec.SeqID(id))
 		}
 	}

@@ -197,10 +197,14 @@ func (e *engine) local(ctx context.Context, ask *asker, op *schemas.Op, done fun
 }
 
 func (e *engine) run(ctx context.Context) {
+	sweep := time.NewTicker(time.Second)
+	defer sweep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-sweep.C:
+			e.worker.Sweep()
 		case j := <-e.ops:
 			start := time.Now()
 			e.busySince.Store(max(1, start.Sub(e.started).Nanoseconds()))
