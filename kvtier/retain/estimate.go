@@ -8,7 +8,11 @@ type Wait struct {
 	Tool                    string // the tool that it waits for, "" when not known
 	User                    bool   // it waits for a user, not for a tool
 	Inferred                bool   // nobody said so: lineage inferred it from the answer's end
-	Began                   int64  // Unix ns since when it waits
+	// Running: it is in a turn since Began. Its blocks in host memory are read again
+	// only when the next turn begins, so it is ranked with the waiting branches by the
+	// end of the turn plus the wait after it. Only leased blocks are never evicted.
+	Running bool
+	Began   int64 // Unix ns since when it waits, or runs
 	Hint                    int64  // Unix ns at which the agent expects to go on, 0 for none
 	Blocks, Own             int    // blocks of its context; those that no other branch was first to hold
 	Turns                   int    // turns of the branch so far
@@ -26,10 +30,10 @@ type Estimator struct{}
 // NewEstimator returns an estimator that has seen nothing.
 func NewEstimator(Options) *Estimator { return &Estimator{} }
 
-// Began says that w waits from now on.
+// Began says that w waits, or runs when w.Running, from now on.
 func (e *Estimator) Began(now int64, w *Wait) {}
 
-// Ended says that w was used again.
+// Ended says that w was used again: a turn begins. Began with Running follows.
 func (e *Estimator) Ended(now int64, w *Wait) {}
 
 // Gone says that w ended without having been used again.
