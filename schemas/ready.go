@@ -30,7 +30,10 @@ type Prompt struct {
 	N        int      `json:"n"`              // tokens in all
 	TailFrom int      `json:"from,omitempty"` // index of the first token in Tail, a multiple of the block size
 	Tail     Tokens   `json:"tail"`           // tokens TailFrom..N-1, never empty
-	Path     []Extent `json:"path,omitempty"` // the known prefix, from the root on
+	Path     []Extent `json:"path,omitempty"` // the known prefix, from the root on, cut at stops (CutAtStops)
+	// Rest names the whole blocks behind Path, cut likewise: nobody is known to have
+	// computed them for this session, but another one may have begun with them.
+	Rest []Extent `json:"rest,omitempty"`
 	// Media are the images whose placeholder tokens stand in the prompt, in order.
 	// Their digests are part of the keys of the blocks that they touch.
 	Media []MediaSpan `json:"media,omitempty"`
@@ -160,6 +163,12 @@ func (p *Prompt) check() error {
 	for i, e := range p.Path {
 		if e.From != at || e.N < 1 || len(e.Key) != 64 {
 			return bad("prompt.path[%d] must continue at block %d with a key of 64 hex digits", i, at)
+		}
+		at += e.N
+	}
+	for i, e := range p.Rest {
+		if e.From != at || e.N < 1 || len(e.Key) != 64 {
+			return bad("prompt.rest[%d] must continue at block %d with a key of 64 hex digits", i, at)
 		}
 		at += e.N
 	}

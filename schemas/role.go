@@ -138,6 +138,8 @@ type Heartbeat struct {
 	// Rates measured over the last seconds; 0 while unknown.
 	PrefillTPS float64 `json:"prefill_tps,omitempty"` // tokens per second of prefill
 	DecodeTPS  float64 `json:"decode_tps,omitempty"`  // tokens per second and sequence
+	// BringTPS: tokens per second whose blocks come in from other nodes or disk.
+	BringTPS float64 `json:"bring_tps,omitempty"`
 	// Dead is set by a supervisor that saw the process end. Outside tells that a
 	// signal from outside ended it, which counts against no turn.
 	Dead    bool   `json:"dead,omitempty"`

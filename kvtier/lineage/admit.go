@@ -301,7 +301,7 @@ func (l *Lineage) ready(now schemas.Time, t *turn, log *logbook, r *schemas.Rend
 	m, n := t.msg, len(log.Tokens)
 	p := schemas.Prompt{N: n, Media: log.Media, Uncached: log.Uncached}
 	if root, ok := l.root(log.Keys); ok {
-		p.Path, p.TailFrom = log.path(n, root)
+		p.Path, p.Rest, p.TailFrom = log.path(n, root)
 	}
 	p.Tail = log.Tokens[p.TailFrom:]
 	job := schemas.JobID(t.sess.tenant, t.sess.id, t.id)

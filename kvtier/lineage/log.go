@@ -229,7 +229,12 @@ func (l *logbook) answered(r *schemas.Result, items int) {
 // blocks is the number of leading blocks before token n whose KV was computed. It
 // names them under root.
 func (l *logbook) blocks(n int, root kvtier.Key) int {
-	blocks := min(l.Computed, n) / blockTokens
+	return l.name(min(l.Computed, n)/blockTokens, root)
+}
+
+// name names the first blocks of the chain under root and returns how many of them
+// have names.
+func (l *logbook) name(blocks int, root kvtier.Key) int {
 	if blocks <= 0 || l.Uncached {
 		return 0
 	}
@@ -264,15 +269,14 @@ func (l *logbook) blockMedia(i int) (out []kvtier.Media) {
 	return out
 }
 
-// path names the known prefix of a prompt of n tokens: the blocks before its tail
-// whose KV was computed. from is the index of the first token that a job must
-// carry.
-func (l *logbook) path(n int, root kvtier.Key) (path []schemas.Extent, from int) {
-	e := l.tail(n-1, root)
-	if e.N == 0 {
-		return nil, 0
-	}
-	return []schemas.Extent{e}, e.N * blockTokens
+// path names the whole blocks of a prompt of n tokens before its last one: those
+// whose KV was computed, and the rest. from is the index of the first token that a
+// job must carry.
+func (l *logbook) path(n int, root kvtier.Key) (path, rest []schemas.Extent, from int) {
+	known := l.blocks(n-1, root)
+	all := l.name((n-1)/blockTokens, root)
+	key := func(end int) string { return l.chain[end-1].String() }
+	return schemas.CutAtStops(0, known, key), schemas.CutAtStops(known, all, key), known * blockTokens
 }
 
 // tail is the extent of all computed blocks before token n; it has no blocks where
