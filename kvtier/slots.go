@@ -25,40 +25,54 @@ const (
 	SlotSealed
 )
 
-const noLeaf = -1
-
-// slotMeta is one slot: 96 bytes without pointers.
+// slotMeta is one slot: 88 bytes without pointers. Slots and positions are none
+// where there is none.
 type slotMeta struct {
-	key, parent Key
-	gen         uint64 // grows by one with each reservation
-	use         int64  // last use as far as this table knows, in the caller's time
-	index       int32
-	children    int32 // resident blocks whose parent this is
-	leaf        int32 // position in the leaf heap, noLeaf when not in it
-	state       SlotState
-	origin      Origin
+	key    Key
+	gen    uint64 // grows by one with each reservation
+	use    int64  // last use as far as this table knows, in the caller's time
+	parent int32  // its slot, or ^n for entry n of the parents that have none
+	index  int32
+	child  int32 // the first resident block whose parent this is
+	next   int32 // of the parent's children
+	prev   int32
+	leaf   int32    // position in the leaf heap
+	group  int32    // the branches whose context ends here
+	first  BranchID // the first branch whose context went through it
+	state  SlotState
+	origin Origin
+	flags  uint8
 }
 
-// orphans counts the resident blocks whose parent is not resident, so that the
-// parent, when it comes back, knows its children at once. All children of one
-// parent have the same index.
-type orphans struct {
-	count, index int32
-}
-
-// Slots is the table of one pool's slots and the first retention policy:
-// leaf-first LRU. It is a plain data structure; the caller serialises calls.
+// Slots is the table of one pool's slots and its retention order: leaves before
+// their parents; dead blocks, then idle ones by last use, then those of waiting
+// branches by their score. Without branches that is leaf-first LRU. It is a plain
+// data structure; the caller serialises calls.
 //
-// Memory: 96 bytes per slot, 8 to 16 for the index, 4 each for the free list and
-// the leaf heap.
+// A branch stands in the table as its frontier: the deepest resident block of its
+// context. The blocks before it need no entry, because they are no leaves as long
+// as it is there.
+//
+// Memory: 88 bytes per slot, 8 to 16 for the index, 4 each for the free list and
+// the leaf heap, and some 150 bytes per branch.
 type Slots struct {
 	meta     []slotMeta
 	index    keyIndex
 	free     []SlotID // a stack: the last one is given out next
 	reserved map[SlotID]uint32
-	orphans  map[Key]orphans
+	parents  parents
 	leaves   leafHeap
 	sealed   int
+
+	byID        map[BranchID]int32
+	holders     []holder
+	freeHolders []int32
+	groups      []group
+	freeGroups  []int32
+	held        []int32       // groups whose block is a leaf, as a heap: first the one that goes first
+	pending     map[Key]int32 // first branch that waits for a block to be sealed
+	queue       []int32       // scratch space of walk
+	freshFor    int64
 }
 
 // Counts are the slots by state; Free + Reserved + Sealed = Total always.
@@ -86,10 +100,12 @@ func NewSlots(n int) *Slots {
 func newSlots(n int) *Slots {
 	s := &Slots{
 		meta: make([]slotMeta, n), index: newKeyIndex(n), free: make([]SlotID, 0, n),
-		reserved: map[SlotID]uint32{}, orphans: map[Key]orphans{},
+		leaves: leafHeap{ids: make([]SlotID, 0, n)}, reserved: map[SlotID]uint32{},
+		parents: parents{at: map[rootKey]int32{}}, byID: map[BranchID]int32{}, pending: map[Key]int32{},
 	}
 	for i := range s.meta {
-		s.meta[i].leaf = noLeaf
+		m := &s.meta[i]
+		m.parent, m.child, m.next, m.prev, m.leaf, m.group = none, none, none, none, none, none
 	}
 	return s
 }
@@ -153,8 +169,8 @@ func (s *Slots) fits(b Block) error {
 	case b.Key == b.Parent:
 		return fmt.Errorf("%w: %s is its own parent", ErrBadBlock, b.Key.Short())
 	}
-	if o, ok := s.orphans[b.Key]; ok && int(o.index) != b.Index+1 {
-		return fmt.Errorf("%w: %s has index %d, its resident children %d", ErrBadBlock, b.Key.Short(), b.Index, o.index)
+	if n, ok := s.parents.find(&b.Key); ok && int(s.parents.list[n].index) != b.Index+1 {
+		return fmt.Errorf("%w: %s has index %d, its resident children %d", ErrBadBlock, b.Key.Short(), b.Index, s.parents.list[n].index)
 	}
 	if b.Index == 0 {
 		return nil
@@ -163,36 +179,27 @@ func (s *Slots) fits(b Block) error {
 		if int(s.meta[p].index) != b.Index-1 {
 			return fmt.Errorf("%w: %s has index %d, its parent %d", ErrBadBlock, b.Key.Short(), b.Index, s.meta[p].index)
 		}
-	} else if o, ok := s.orphans[b.Parent]; ok && int(o.index) != b.Index {
-		return fmt.Errorf("%w: %s has index %d, its siblings %d", ErrBadBlock, b.Key.Short(), b.Index, o.index)
+	} else if n, ok := s.parents.find(&b.Parent); ok && int(s.parents.list[n].index) != b.Index {
+		return fmt.Errorf("%w: %s has index %d, its siblings %d", ErrBadBlock, b.Key.Short(), b.Index, s.parents.list[n].index)
 	}
 	return nil
 }
 
 // place puts a block that fits into slot id and links it into the tree.
 func (s *Slots) place(id SlotID, b Block, use int64) {
-	m := &s.meta[id]
-	m.key, m.parent, m.index, m.origin = b.Key, b.Parent, int32(b.Index), b.Origin
+	m, x := &s.meta[id], int32(id)
+	m.key, m.index, m.origin = b.Key, int32(b.Index), b.Origin
 	m.state, m.use = SlotSealed, use
-	m.children = s.orphans[b.Key].count
-	delete(s.orphans, b.Key)
+	m.first, m.flags = 0, 0
+	s.welcome(x)
 	s.index.insert(s.meta, id)
 	s.sealed++
-	if m.children == 0 {
-		s.leaves.push(s.meta, id)
+	if p := s.attach(x, &b); p != none {
+		s.unleaf(p)
 	}
-	if b.Index == 0 {
-		return
-	}
-	if p, ok := s.index.find(s.meta, &b.Parent); ok {
-		s.meta[p].children++
-		if s.meta[p].leaf != noLeaf {
-			s.leaves.remove(s.meta, int(s.meta[p].leaf))
-		}
-		return
-	}
-	o := s.orphans[b.Parent]
-	s.orphans[b.Parent] = orphans{count: o.count + 1, index: int32(b.Index)}
+	s.inherit(x)
+	s.settle(x)
+	s.arrived(x)
 }
 
 // Abandon frees a reserved slot that will not be sealed.
@@ -227,7 +234,7 @@ func (s *Slots) Get(id SlotID) (Block, bool) {
 		return Block{}, false
 	}
 	m := &s.meta[id]
-	return Block{Key: m.key, Parent: m.parent, Index: int(m.index), Origin: m.origin}, true
+	return Block{Key: m.key, Parent: s.parentKey(id), Index: int(m.index), Origin: m.origin}, true
 }
 
 // State returns a slot's state and generation.
