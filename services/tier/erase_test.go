@@ -98,15 +98,25 @@ func TestErase(t *testing.T) {
 	}
 	last := []string{hex.EncodeToString(keys[4][:])}
 	refs := c.Lease(keys)
-	go func() {
-		time.Sleep(20 * time.Millisecond) // a reader that takes its time
-		c.Release(refs)
-	}()
+	// The reader ends when the node is asked a second time: it has said once that
+	// blocks are in use.
+	asked := 0
+	watch, err := nc.Subscribe(EraseSubject("n7"), func(*nats.Msg) {
+		if asked++; asked == 2 {
+			c.Release(refs)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if n, err := Erase(t.Context(), nc, "n7", last); n != 5 || err != nil {
 		t.Errorf("erased %d, %v", n, err)
 	}
 	if n := c.Match(keys); n != 0 {
 		t.Errorf("%d blocks are left", n)
+	}
+	if err := watch.Unsubscribe(); err != nil {
+		t.Error(err)
 	}
 	for _, bad := range []string{"xyz", strings.Repeat("0", 63), strings.Repeat("0", 66), strings.Repeat("g", 64)} {
 		if _, err := Erase(t.Context(), nc, "n7", []string{bad}); err == nil || !strings.Contains(err.Error(), "64 hex digits") {
