@@ -56,7 +56,7 @@ func (p *pool) stats() PoolStats {
 		}
 	}
 	for i := range uint32(p.arena.slots) {
-		if p.slot(i).leases().Load() != 0 {
+		if p.leases(i).Load() != 0 {
 			s.Leased++
 		}
 	}

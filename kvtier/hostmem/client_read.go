@@ -37,7 +37,7 @@ func (c *Client) Lease(keys []kvtier.Key) []Ref {
 		}
 		s := c.slot(id)
 		if c.leases[id] == 0 {
-			s.leases().Or(c.bit)
+			c.arena.leases(id).Or(c.bit)
 		}
 		c.leases[id]++
 		if s.word().Load() != w { // evicted between find and the bit
@@ -56,7 +56,7 @@ func (c *Client) unlease(id uint32) {
 		return
 	}
 	if c.leases[id]--; c.leases[id] == 0 {
-		c.slot(id).leases().And(^c.bit)
+		c.arena.leases(id).And(^c.bit)
 	}
 }
 
@@ -92,8 +92,8 @@ func (c *Client) Data(r Ref) []byte {
 	return c.bytes(r.id)
 }
 
-// Valid reports whether the slot still holds the block of r: its generation has
-// not changed. While r is leased it does not, unless the block was found corrupt.
+// Valid reports whether the slot still holds the block of r: its generation and key
+// have not changed. While r is leased it does not, unless the block was found corrupt.
 func (c *Client) Valid(r Ref) bool {
 	if !c.use() {
 		return false
@@ -106,9 +106,12 @@ func (c *Client) valid(r Ref) bool {
 	if int64(r.id) >= c.slots {
 		return false
 	}
-	w := c.slot(r.id).word().Load()
-	// While the daemon looks whether it may evict, the bytes are still there.
-	return wordGen(w) == r.gen && (wordState(w) == stSealed || wordState(w) == stEvicting)
+	s := c.slot(r.id)
+	w := s.word().Load()
+	// While the daemon looks whether it may evict, the bytes are still there. The key is
+	// looked at too: a damaged word could look like another generation.
+	kw := toWords(&r.Key)
+	return wordGen(w) == r.gen && (wordState(w) == stSealed || wordState(w) == stEvicting) && s.keyIs(&kw)
 }
 
 // Verify compares the block's bytes with the checksum that its writer left. A

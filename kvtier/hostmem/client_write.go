@@ -94,7 +94,7 @@ func (c *Client) seal(s Slot, b kvtier.Block, sum func() uint32) (duplicate bool
 	if !c.out.owns(ref) || h.word().Load() != word(s.gen, stReserved) {
 		return false, fmt.Errorf("seal %s in slot %d: %w", b.Key.Short(), s.id, ErrLost)
 	}
-	h.describe(b, sum(), c.opt.Now())
+	h.describe(b, s.gen, sum(), c.opt.Now())
 	if !h.word().CompareAndSwap(word(s.gen, stReserved), word(s.gen, stSealed)) {
 		return false, fmt.Errorf("seal %s in slot %d: %w", b.Key.Short(), s.id, ErrLost)
 	}

@@ -133,7 +133,7 @@ func (p *pool) eraseLeaf(id kvtier.SlotID) bool {
 	if !p.slots.Leaf(id) || !s.word().CompareAndSwap(word(gen, stSealed), word(gen, stEvicting)) {
 		return false
 	}
-	if s.leases().Load() != 0 { // see evict
+	if p.leases(uint32(id)).Load() != 0 { // see evict
 		s.word().Store(word(gen, stSealed))
 		return false
 	}

@@ -31,7 +31,7 @@ func ptrBytes(words []uint64) []byte {
 
 func (a *arena) testSeal(id uint32, gen uint64, k kvtier.Key) {
 	s := a.slot(id)
-	s.describe(kvtier.Block{Key: k}, 0, 0)
+	s.describe(kvtier.Block{Key: k}, gen, 0, 0)
 	s.word().Store(word(gen, stSealed))
 }
 

@@ -11,15 +11,18 @@ import (
 //
 //	0        header    4,096 bytes (below)
 //	4,096    writers   64 entries of 128 bytes (writers.go)
-//	12,288   slots     one header of 128 bytes each (slot.go)
+//	12,288   leases    8 bytes per slot: one bit per client
+//	…        slots     one header of 128 bytes each (slot.go)
 //	…        index     8 bytes per bucket, a power of two, at least two per slot (index.go)
 //	…        data      one stride per slot, page-aligned
 const (
-	layoutVersion = 1
+	layoutVersion = 2
 	headerBytes   = 4096
 	maxWriters    = 64
 	writerBytes   = 128
 	slotBytes     = 128
+	leaseBytes    = 8
+	offLeases     = headerBytes + maxWriters*writerBytes
 	pageBytes     = 4096
 	dataAlign     = 64
 	maxPoolName   = 256
@@ -52,6 +55,7 @@ type layout struct {
 	stride  int64 // bytes from one block to the next
 	slots   int64
 	buckets int64
+	headers int64 // offset of the slot headers
 	index   int64 // offset of the index
 	data    int64 // offset of the data
 	file    int64 // bytes in all
@@ -66,7 +70,8 @@ func newLayout(block, n int64) layout {
 	for l.buckets < 2*n {
 		l.buckets *= 2
 	}
-	l.index = headerBytes + maxWriters*writerBytes + n*slotBytes
+	l.headers = alignUp(offLeases+n*leaseBytes, slotBytes)
+	l.index = l.headers + n*slotBytes
 	l.data = alignUp(l.index+8*l.buckets, pageBytes)
 	l.file = alignUp(l.data+n*l.stride, pageBytes)
 	return l

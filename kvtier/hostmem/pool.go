@@ -32,7 +32,7 @@ type counters struct {
 	evictions, duplicates, reclaimed, corrupt, refused uint64
 }
 
-func (p *pool) Leased(id kvtier.SlotID) bool   { return p.slot(uint32(id)).leases().Load() != 0 }
+func (p *pool) Leased(id kvtier.SlotID) bool   { return p.leases(uint32(id)).Load() != 0 }
 func (p *pool) LastUse(id kvtier.SlotID) int64 { return p.slot(uint32(id)).use().Load() }
 
 // cacheSlots is how many unused slots one client may hold back: few enough that
@@ -71,7 +71,7 @@ func (p *pool) evict(now int64, rule string) bool {
 		}
 		s := p.slot(uint32(id))
 		_, gen := p.slots.State(id)
-		if s.word().CompareAndSwap(word(gen, stSealed), word(gen, stEvicting)) && s.leases().Load() != 0 {
+		if s.word().CompareAndSwap(word(gen, stSealed), word(gen, stEvicting)) && p.leases(uint32(id)).Load() != 0 {
 			s.word().Store(word(gen, stSealed))
 			continue
 		}
@@ -196,7 +196,7 @@ func (p *pool) reclaim(no int) {
 	p.settle(no, true, []slotRef{})
 	bit := uint64(1) << no
 	for i := uint32(0); int64(i) < p.arena.slots; i++ {
-		if l := p.slot(i).leases(); l.Load()&bit != 0 {
+		if l := p.leases(i); l.Load()&bit != 0 {
 			l.And(^bit)
 		}
 	}

@@ -26,7 +26,7 @@ func (d *Daemon) newPool(a *arena) *pool {
 	}
 	var refused []kvtier.SlotID
 	p.slots, refused = kvtier.Restore(int(a.slots), func(id kvtier.SlotID) kvtier.Saved {
-		if l := a.slot(uint32(id)).leases(); l.Load()&^known != 0 {
+		if l := a.leases(uint32(id)); l.Load()&^known != 0 {
 			l.And(known)
 		}
 		return p.saved(uint32(id))
@@ -46,7 +46,7 @@ func (p *pool) saved(id uint32) kvtier.Saved {
 	w := s.word().Load()
 	gen := wordGen(w)
 	if wordState(w) == stEvicting { // the daemon died between the two steps of evict
-		if s.leases().Load() != 0 {
+		if p.leases(id).Load() != 0 {
 			w = word(gen, stSealed)
 			s.word().Store(w)
 		} else {

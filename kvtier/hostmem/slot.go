@@ -21,7 +21,7 @@ const (
 // slot is one slot header. A lookup touches its first cache line only.
 //
 //	  0  word     generation << 8 | state        reserve, evict: daemon; seal: writer
-//	  8  leases   one bit per client             set and cleared by that client; by the daemon after its death
+//	  8  sum      crc32c of what describes the block and of its generation; writer, before sealing
 //	 16  use      last use, unix nanoseconds     readers
 //	 24  crc      crc32c of the data             writer, before sealing
 //	 28  index    position in the chain          writer, before sealing
@@ -36,7 +36,7 @@ type slot struct {
 }
 
 func (s slot) word() *atomic.Uint64   { return ptr[atomic.Uint64](s.mem, s.off) }
-func (s slot) leases() *atomic.Uint64 { return ptr[atomic.Uint64](s.mem, s.off+8) }
+func (s slot) sum() *atomic.Uint32    { return ptr[atomic.Uint32](s.mem, s.off+8) }
 func (s slot) use() *atomic.Int64     { return ptr[atomic.Int64](s.mem, s.off+16) }
 func (s slot) crc() *atomic.Uint32    { return ptr[atomic.Uint32](s.mem, s.off+24) }
 func (s slot) index() *atomic.Uint32  { return ptr[atomic.Uint32](s.mem, s.off+28) }
@@ -87,23 +87,39 @@ func (s slot) storeKey(off int64, k *kvtier.Key) {
 	}
 }
 
-// describe writes what seal publishes; the slot must be reserved by the caller.
-func (s slot) describe(b kvtier.Block, crc uint32, now int64) {
+// describe writes what seal publishes; the slot must be reserved by the caller in
+// generation gen.
+func (s slot) describe(b kvtier.Block, gen uint64, crc uint32, now int64) {
 	s.storeKey(32, &b.Key)
 	s.storeKey(64, &b.Parent)
 	s.index().Store(uint32(b.Index))
 	s.origin().Store(uint32(b.Origin))
 	s.crc().Store(crc)
+	s.sum().Store(describeSum(&b, gen, crc))
 	s.use().Store(now)
 }
 
-// block reads the header of a slot whose word is w; false if it changed meanwhile.
+// describeSum is the checksum of a header, by which a damaged one is told.
+func describeSum(b *kvtier.Block, gen uint64, crc uint32) uint32 {
+	var text [88]byte
+	copy(text[:], b.Key[:])
+	copy(text[32:], b.Parent[:])
+	binary.NativeEndian.PutUint64(text[64:], gen)
+	binary.NativeEndian.PutUint32(text[72:], crc)
+	binary.NativeEndian.PutUint64(text[76:], uint64(b.Index))
+	binary.NativeEndian.PutUint32(text[84:], uint32(b.Origin))
+	return checksum(text[:])
+}
+
+// block reads the header of a slot whose word is w; false if it changed meanwhile or
+// is damaged.
 func (s slot) block(w uint64) (kvtier.Block, bool) {
 	b := kvtier.Block{
 		Key: s.loadKey(32), Parent: s.loadKey(64),
 		Index: int(s.index().Load()), Origin: kvtier.Origin(s.origin().Load()),
 	}
-	return b, s.word().Load() == w
+	sum := describeSum(&b, wordGen(w), s.crc().Load())
+	return b, s.sum().Load() == sum && s.word().Load() == w
 }
 
 // checksum is crc32c (Castagnoli), which processors compute at memory speed.
