@@ -13,6 +13,7 @@ import (
 // the time, draws from a source it was given, and asks for effects by messages.
 var adapters = map[string]string{
 	"streams/jsrun":    "speaks JetStream on the wall clock",
+	"kvtier/disk":      "writes and reads files",
 	"kvtier/hostmem":   "maps shared memory and locks files",
 	"gpuexec/llamacpp": "loads shared libraries and calls them",
 }
