@@ -46,6 +46,28 @@ type Config struct {
 	ScanMax int
 	// PrefillTPS is assumed until an executor has measured its speed. 1,000 tokens/s.
 	PrefillTPS float64
+
+	// MaxNodes and MaxEnds bound the directory of who holds which blocks: nodes, and
+	// ends of extents, of which the least used go first. 1,024 nodes; 262,144 ends,
+	// about 40 MB, some five per session context.
+	MaxNodes int
+	MaxEnds  int
+	// BringTPS is assumed until an executor has measured how many tokens per second
+	// come in from other nodes: high, so that it is tried. 20,000 tokens/s.
+	BringTPS float64
+	// BringNS is what bringing in costs however little it is: a connection and a
+	// request. 2 ms.
+	BringNS int64
+	// MaxGives bounds the jobs that bring blocks in from one node at a time. 16.
+	MaxGives int
+	// SpreadNS is how much longer a turn may take to bring or compute blocks on an
+	// empty decode executor than on a full one that has them. A full batch is slower,
+	// and whoever holds a prefix that many begin with must not get all of them. 500 ms.
+	SpreadNS int64
+	// SyncBackoffNS is the wait before a node that did not answer is asked again. It
+	// doubles up to SyncBackoffMaxNS. 200 ms, 30 s.
+	SyncBackoffNS    int64
+	SyncBackoffMaxNS int64
 }
 
 func (c *Config) defaults() {
@@ -64,6 +86,14 @@ func (c *Config) defaults() {
 	set(&c.PrefillTokens, 2048)
 	set(&c.ScanMax, 512)
 	set(&c.PrefillTPS, 1000)
+	set(&c.MaxNodes, 1024)
+	set(&c.MaxEnds, 1<<18)
+	set(&c.BringTPS, 20_000)
+	set(&c.BringNS, 2_000_000)
+	set(&c.MaxGives, 16)
+	set(&c.SpreadNS, 500_000_000)
+	set(&c.SyncBackoffNS, 200_000_000)
+	set(&c.SyncBackoffMaxNS, 30_000_000_000)
 }
 
 func set[T int | int64 | float64](p *T, v T) {

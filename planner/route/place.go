@@ -75,6 +75,7 @@ func (r *Router) anyRoom() bool {
 }
 
 func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schemas.Msg, bool) {
+	r.look(now, t)
 	if t.alone {
 		x := r.emptyFor(t)
 		if x == nil {
@@ -86,9 +87,8 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 		x.alone, t.local = t, true
 		return r.put(now, t, schemas.StageDecode, x, nil, out), true
 	}
-	need := t.need()
-	direct := t.stage == schemas.StageDecode || t.local || need == 0 || need <= r.cfg.DirectMax
-	if !direct {
+	x := r.bestDecode(t, nil)
+	if t.stage != schemas.StageDecode && !t.local && !r.direct(t, x) {
 		pre := r.cheapestPrefill(t)
 		switch {
 		case pre != nil && pre.role == schemas.RoleMixed && r.decodeRoom(pre):
@@ -96,18 +96,39 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 			t.local = true
 			return r.put(now, t, schemas.StageDecode, pre, nil, out), true
 		case pre != nil:
-			return r.put(now, t, schemas.StagePrefill, pre, r.freestDecode(t), out), true
+			// A decode executor of another node brings the blocks in from here, once they
+			// are sealed: it is chosen then.
+			return r.put(now, t, schemas.StagePrefill, pre, r.bestDecode(t, pre), out), true
 		case r.anyPrefills(t):
 			return out, false // wait for room
 		}
 		t.local = true // nobody prefills: the decode side does what it must
 	}
-	x := r.freestDecode(t)
 	if x == nil {
 		return out, false
 	}
+	if t.prefillOn != "" && x.at != nil && !r.small(r.plan(x, t).compute) {
+		t.local = true // it lacks what another node computed, and is to compute it itself
+	}
 	return r.put(now, t, schemas.StageDecode, x, nil, out), true
 }
+
+// direct reports whether a turn skips the prefill stage: so little is to be computed
+// on x, or on the executor that is waited for when x is nil.
+func (r *Router) direct(t *turn, x *executor) bool {
+	if x != nil {
+		return r.small(r.plan(x, t).compute)
+	}
+	least := t.whole()
+	for _, id := range r.ids {
+		if o := r.execs[id]; o.alive && o.fits(t) && o.role.Takes(schemas.StageDecode) {
+			least = min(least, r.plan(o, t).compute)
+		}
+	}
+	return r.small(least)
+}
+
+func (r *Router) small(blocks int) bool { return blocks == 0 || blocks*blockTokens <= r.cfg.DirectMax }
 
 // put places one stage. then is the executor that will decode after a prefill.
 func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *executor, out []schemas.Msg) []schemas.Msg {
@@ -124,9 +145,13 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		Header: schemas.H(), Stage: stage, Attempt: t.attempt, Ready: t.ready, Router: r.cfg.Epoch, Alone: t.alone, Local: t.local,
 		PlacedNS: int64(now), FirstNS: t.first, Spans: t.spans, Miss: t.miss,
 	}
+	p := r.plan(x, t)
+	job.Sources = r.sources(x, t, p)
+	t.promised, t.charged = p.have+p.bring, 0
 	if stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t
-		x.tokens += t.need()
+		t.charged = p.compute * blockTokens
+		x.tokens += t.charged
 		if then != nil {
 			then.decodes[t.ready.Job] = t
 			t.boot = then.boot
@@ -163,41 +188,44 @@ func (r *Router) decodeRoom(x *executor) bool {
 	return x.role.Takes(schemas.StageDecode) && x.reserved == nil && len(x.decodes) < x.slots
 }
 
-// seconds is the cost of a prefill on x: what waits there and the turn itself, at
-// the executor's measured speed.
-func (r *Router) seconds(x *executor, need int) float64 {
-	tps := x.tps
-	if tps <= 0 {
-		tps = r.cfg.PrefillTPS
-	}
-	return float64(x.tokens+need) / tps
-}
-
-// cheapestPrefill is the executor with room that would be done first.
+// cheapestPrefill is the executor with room that would be done first: after what
+// waits there, what it brings in and what it computes.
 func (r *Router) cheapestPrefill(t *turn) *executor {
 	var best *executor
+	least := 0.0
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.open() || !x.fits(t) || !x.allows(t) || !r.prefillRoom(x, t.need()) {
+		if !x.open() || !x.fits(t) || !x.allows(t) {
 			continue
 		}
-		if best == nil || r.seconds(x, t.need()) < r.seconds(best, t.need()) {
-			best = x
+		p := r.plan(x, t)
+		if !r.prefillRoom(x, p.compute*blockTokens) {
+			continue
+		}
+		if s := p.seconds + float64(x.tokens)/r.tps(x); best == nil || s < least {
+			best, least = x, s
 		}
 	}
 	return best
 }
 
-// freestDecode is the executor with the smallest share of its slots in use.
-func (r *Router) freestDecode(t *turn) *executor {
+// bestDecode is the executor with room that lacks least of the prompt, in seconds;
+// the share of its slots in use counts too. near, when given, must use the same
+// memory.
+func (r *Router) bestDecode(t *turn, near *executor) *executor {
 	var best *executor
+	least := 0.0
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.open() || !x.fits(t) || !r.decodeRoom(x) {
+		if !x.open() || !x.fits(t) || !r.decodeRoom(x) || near != nil && x.at != near.at {
 			continue
 		}
-		if best == nil || len(x.decodes)*best.slots < len(best.decodes)*x.slots {
-			best = x
+		s := float64(r.cfg.SpreadNS) / 1e9 * float64(len(x.decodes)) / float64(x.slots)
+		if near == nil {
+			s += r.plan(x, t).seconds
+		}
+		if best == nil || s < least {
+			best, least = x, s
 		}
 	}
 	return best

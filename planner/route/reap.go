@@ -49,8 +49,12 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 	x.boot, x.pool, x.role, x.classes, x.epoch, x.slots, x.context = h.Boot, h.Pool, h.Role, h.Classes, h.Epoch, h.Slots, h.Context
 	x.lastHB, x.alive = now, true
 	if h.PrefillTPS > 0 {
-		x.tps = h.PrefillTPS
+		if len(r.speeds) >= r.cfg.MaxExecutors {
+			clear(r.speeds) // names of models that nobody runs any more
+		}
+		x.tps, r.speeds[h.Pool] = h.PrefillTPS, h.PrefillTPS
 	}
+	x.bring, x.at = h.BringTPS, r.dir.node(h.Node)
 	return r.compare(now, x, h, out)
 }
 
@@ -119,7 +123,9 @@ func (r *Router) adopt(now schemas.Time, t *turn, x *executor, j schemas.Held) {
 	}
 	if j.Stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t
-		x.tokens += t.need()
+		r.look(now, t)
+		t.charged = r.plan(x, t).compute * blockTokens
+		x.tokens += t.charged
 	} else {
 		x.decodes[t.ready.Job] = t
 	}

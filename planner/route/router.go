@@ -29,10 +29,17 @@ type turn struct {
 	placedAt schemas.Time
 	missing  int // heartbeats in a row that lack it
 
-	old       bool // admitted before this router started
-	handed    bool // prefilled, and waiting for a decode slot
-	evicted   bool // what lineage took for known was not in the tier
-	tries     int  // placements that came back
+	old     bool // admitted before this router started
+	handed  bool // prefilled, and waiting for a decode slot
+	evicted bool // blocks that were promised were not in the tier
+
+	shares   []share      // which nodes hold how much of the prompt, the deepest first
+	looked   schemas.Time // when that was looked up; 0 when it is to be done anew
+	promised int          // blocks that the executor was to find, or to bring in
+	charged  int          // tokens that it was to compute, in its books
+	gives    []*tierNode  // nodes that it was to bring blocks in from
+
+	tries     int // placements that came back
 	deaths    int
 	errors    int
 	alone     bool
@@ -59,17 +66,6 @@ const (
 	stateFailing
 )
 
-// need is the number of whole-block prompt tokens that nobody has computed, as
-// far as lineage knows.
-func (t *turn) need() int {
-	p := &t.ready.Prompt
-	whole := (p.N - 1) / blockTokens * blockTokens
-	if t.evicted {
-		return whole
-	}
-	return max(0, whole-p.TailFrom)
-}
-
 const blockTokens = 64
 
 // executor is what the router knows of one executor.
@@ -83,7 +79,9 @@ type executor struct {
 	epoch   uint64
 	slots   int
 	context int
-	tps     float64 // prefill tokens per second, measured
+	tps     float64   // prefill tokens per second, measured
+	bring   float64   // tokens per second that come in from elsewhere, measured
+	at      *tierNode // whose memory it uses; nil when nobody said
 	lastHB  schemas.Time
 	alive   bool
 	closed  bool // it sent a job back: nothing is placed here before its next heartbeat
@@ -111,17 +109,25 @@ type Router struct {
 	busGone bool
 	tickAt  schemas.Time
 	counts  Counts
+
+	dir    *directory
+	opID   uint64             // of the last question to a node
+	speeds map[string]float64 // prefill speed heard last, by pool
 }
 
 // Counts are totals since the start.
 type Counts struct {
 	Placed, Replaced, Returned, Poisoned, Failed, Finished, Deaths, Silent, Lost, Ignored uint64
+	// Gaps in the notices of nodes; Syncs: lists that were asked for; SyncsFailed of
+	// them. Brought: jobs that were to bring blocks in from another node; Broken: jobs
+	// that found fewer blocks than the directory said.
+	Gaps, Syncs, SyncsFailed, Brought, Broken uint64
 }
 
 // New makes a router that knows nothing yet.
 func New(cfg Config) *Router {
 	cfg.defaults()
-	return &Router{cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}}
+	return &Router{cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}, dir: newDirectory(&cfg), speeds: map[string]float64{}}
 }
 
 var _ schemas.Actor = (*Router)(nil)
@@ -152,6 +158,10 @@ func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []sc
 		out = r.done(now, in.Done, out)
 	case schemas.KindResult:
 		out = r.result(in.Result, out)
+	case schemas.KindKV:
+		r.notice(in.KV)
+	case schemas.KindOpDone:
+		out = r.synced(now, in.OpDone, out)
 	case schemas.KindPublished:
 		out = r.published(in, out)
 	case schemas.KindBus:
@@ -164,6 +174,7 @@ func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []sc
 		r.tickAt = now + schemas.Time(r.cfg.TickNS)
 		out = r.reap(now, out)
 	}
+	out = r.syncs(now, out)
 	return r.place(now, out)
 }
 
@@ -230,6 +241,12 @@ func (r *Router) result(m *schemas.Result, out []schemas.Msg) []schemas.Msg {
 	if t == nil {
 		return out
 	}
+	if x := r.execs[m.DecodeOn]; x != nil && m.Status == schemas.StatusOK {
+		if m.PrefillOn == m.DecodeOn && t.exec == x {
+			r.checked(t, x, m.Usage.Cached)
+		}
+		r.dir.learn(x.at, &t.ready.Prompt)
+	}
 	return r.finish(t, out)
 }
 
@@ -275,6 +292,7 @@ func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []sc
 	case schemas.OutcomeReturned:
 		r.counts.Returned++
 		if d.Stage == schemas.StageDecode && d.Reason == reasonMissing {
+			r.checked(t, r.execs[d.Executor], d.Cached)
 			// Once more through prefill; if the tier cannot keep what that
 			// computes, the decode executor does it all.
 			r.release(t)
@@ -300,6 +318,11 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 		return out
 	}
 	t.prefillOn, t.cached, t.busy, t.miss = d.Executor, d.Cached, d.BusyNS, d.Miss
+	if x := r.execs[d.Executor]; x != nil {
+		r.checked(t, x, d.Cached)
+		r.dir.learn(x.at, &t.ready.Prompt)
+		t.looked = 0
+	}
 	to, boot := t.decodeOn, t.boot
 	r.release(t)
 	t.stage = schemas.StageDecode
@@ -368,7 +391,7 @@ func (r *Router) release(t *turn) {
 		}
 		if _, ok := x.prefills[t.ready.Job]; ok {
 			delete(x.prefills, t.ready.Job)
-			x.tokens -= t.need()
+			x.tokens -= t.charged
 		}
 		delete(x.decodes, t.ready.Job)
 		if x.alone == t {
@@ -376,6 +399,10 @@ func (r *Router) release(t *turn) {
 		}
 	}
 	t.exec, t.decodeOn = nil, nil
+	for _, n := range t.gives {
+		n.gives--
+	}
+	t.gives = nil
 	if t.keeps != nil {
 		t.keeps.reserved, t.keeps = nil, nil
 	}

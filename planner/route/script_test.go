@@ -1,6 +1,8 @@
 package route
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"sort"
 	"strconv"
@@ -16,11 +18,13 @@ import (
 // TestScenarios plays the stories in testdata/stories. Each line of a script is one
 // message to the router; the expected output is what the router sends.
 //
-//	exec ID role=R slots=N [ctx=N] [pool=P] [boot=B] [held=turn/attempt/stage,…]   a heartbeat
+//	exec ID role=R slots=N [ctx=N] [pool=P] [boot=B] [node=N] [bring=TPS] [held=turn/attempt/stage,…]   a heartbeat
 //	dead ID [outside] [boot=B]                     the supervisor saw it end
-//	ready TURN n=N [from=N] [pool=P] [deadline=D]           a turn; D counts from now
-//	done TURN ID outcome [attempt=N] [stage=S] [to=ID] [code=C] [reason=…]
-//	result TURN · published TURN [err=…] · cancel TURN · bus away|back · wait D · state
+//	ready TURN n=N [from=N] [of=NAME,…] [pool=P] [deadline=D]   a turn; D counts from now; its blocks are those of chain NAME
+//	kv NODE epoch=N seq=N [stored=NAME/N,…] [evicted=NAME/N,…] [cleared] [medium=M]   a notice; NAME/N is a chain's first N blocks
+//	list NODE epoch=N seq=N [has=NAME/N,…] [more] · nolist NODE   the answer to a question, or none
+//	done TURN ID outcome [attempt=N] [stage=S] [to=ID] [cached=N] [code=C] [reason=…]
+//	result TURN [on=ID] [cached=N] · published TURN [err=…] · cancel TURN · bus away|back · wait D · state
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		var s *script
@@ -43,6 +47,7 @@ type script struct {
 	seq  uint64
 	hbs  map[string]*schemas.Heartbeat // repeated while time passes
 	mute map[string]bool
+	asks map[string]uint64 // questions to nodes that are not answered
 	seen strings.Builder
 }
 
@@ -68,13 +73,16 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 			t.Fatalf("unknown setting %s", a.Key)
 		}
 	}
-	s := &script{t: t, r: New(cfg), now: 1000 * second, hbs: map[string]*schemas.Heartbeat{}, mute: map[string]bool{}}
+	s := &script{t: t, r: New(cfg), now: 1000 * second, hbs: map[string]*schemas.Heartbeat{}, mute: map[string]bool{}, asks: map[string]uint64{}}
 	s.tell(&schemas.Msg{Kind: schemas.KindTick})
 	return s
 }
 
 func (s *script) tell(m *schemas.Msg) {
 	for _, o := range s.r.Step(s.now, m, nil) {
+		if o.Kind == schemas.KindOp {
+			s.asks[o.Op.Sync.Node] = o.Op.ID
+		}
 		fmt.Fprintln(&s.seen, short(&o))
 	}
 }
@@ -97,7 +105,12 @@ func short(m *schemas.Msg) string {
 		if j.PrefillOn != "" {
 			flags += " prefilled-on=" + j.PrefillOn
 		}
+		for _, f := range j.Sources {
+			flags += fmt.Sprintf(" bring %d from %d on from %s at %s", f.Extent.N, f.Extent.From, f.Node, f.Peer)
+		}
 		return fmt.Sprintf("job %s attempt %d: %s on %s%s", j.Ready.Turn, j.Attempt, j.Stage, strings.Split(m.Subject, ".")[2], flags)
+	case schemas.KindOp:
+		return fmt.Sprintf("ask %s for page %d", m.Op.Sync.Node, m.Op.Sync.Page)
 	case schemas.KindAck:
 		return fmt.Sprintf("ack %s %d", m.Subject, m.Seq)
 	case schemas.KindResult:
@@ -178,6 +191,7 @@ func (s *script) line(cmd string, words []string) {
 	case "ready":
 		s.seq++
 		r := turnReady(name, s.num(kv["n"], 10), s.num(kv["from"], 0))
+		nameBlocks(r, kv["of"])
 		r.AdmittedNS = int64(s.now) - int64(s.num(kv["age"], 0))*int64(second)
 		if kv["pool"] != "" {
 			r.Pool = kv["pool"]
@@ -194,7 +208,26 @@ func (s *script) line(cmd string, words []string) {
 	case "done":
 		s.done(name, words[1], words[2], kv)
 	case "result":
-		s.tell(&schemas.Msg{Kind: schemas.KindResult, Result: &schemas.Result{Header: schemas.H(), Tenant: "t", Session: "s", Turn: name}})
+		s.tell(&schemas.Msg{Kind: schemas.KindResult, Result: &schemas.Result{
+			Header: schemas.H(), Tenant: "t", Session: "s", Turn: name, Status: schemas.StatusOK, PrefillOn: kv["on"], DecodeOn: kv["on"],
+			Usage: schemas.Usage{Cached: s.num(kv["cached"], 0)},
+		}})
+	case "kv":
+		medium := schemas.MediumHost
+		if kv["medium"] != "" {
+			medium = schemas.Medium(kv["medium"])
+		}
+		s.tell(&schemas.Msg{Kind: schemas.KindKV, KV: &schemas.KVNotice{
+			Header: schemas.H(), Node: name, Epoch: uint64(s.num(kv["epoch"], 1)), Seq: uint64(s.num(kv["seq"], 1)), Medium: medium, Peer: name + ":1",
+			Stored: chains(kv["stored"]), Evicted: chains(kv["evicted"]), Moved: chains(kv["moved"]), Cleared: flags["cleared"],
+		}})
+	case "list":
+		s.answer(name, &schemas.OpDone{Sync: &schemas.SyncReply{
+			Header: schemas.H(), Node: name, Epoch: uint64(s.num(kv["epoch"], 1)), Seq: uint64(s.num(kv["seq"], 0)), Peer: name + ":1",
+			Extents: chains(kv["has"]), More: flags["more"],
+		}})
+	case "nolist":
+		s.answer(name, &schemas.OpDone{Err: "nobody answers"})
 	case "published":
 		s.tell(&schemas.Msg{Kind: schemas.KindPublished, Subject: schemas.ResultSubject("t", "s", name), Err: kv["err"]})
 	case "bus":
@@ -233,7 +266,7 @@ func turnReady(turn string, n, from int) *schemas.Ready {
 func (s *script) exec(id string, kv map[string]string) {
 	h := &schemas.Heartbeat{
 		Header: schemas.H(), Executor: id, Boot: "b1", Pool: "m", Role: schemas.Role(kv["role"]), Slots: s.num(kv["slots"], 4), Context: s.num(kv["ctx"], 100_000),
-		PrefillTPS: float64(s.num(kv["tps"], 0)),
+		PrefillTPS: float64(s.num(kv["tps"], 0)), BringTPS: float64(s.num(kv["bring"], 0)), Node: kv["node"],
 	}
 	if kv["boot"] != "" {
 		h.Boot = kv["boot"]
@@ -254,7 +287,7 @@ func (s *script) exec(id string, kv map[string]string) {
 func (s *script) done(turn, exec, outcome string, kv map[string]string) {
 	d := &schemas.Done{
 		Header: schemas.H(), Job: schemas.JobID("t", "s", turn), Attempt: s.num(kv["attempt"], 1), Stage: schemas.StageDecode, Executor: exec,
-		Outcome: schemas.Outcome(outcome), PassedTo: kv["to"], Code: kv["code"], Reason: strings.ReplaceAll(kv["reason"], "_", " "),
+		Outcome: schemas.Outcome(outcome), PassedTo: kv["to"], Cached: s.num(kv["cached"], 0), Code: kv["code"], Reason: strings.ReplaceAll(kv["reason"], "_", " "),
 	}
 	if kv["stage"] != "" {
 		d.Stage = schemas.Stage(kv["stage"])
@@ -294,4 +327,54 @@ func (s *script) state() {
 		fmt.Fprintf(&s.seen, "%s: alive %v, prefills %d (%d tokens), decodes %d, alone %v, reserved %v\n",
 			id, x.alive, len(x.prefills), x.tokens, len(x.decodes), x.alone != nil, x.reserved != nil)
 	}
+}
+
+// answer completes the question that a node was asked.
+func (s *script) answer(node string, d *schemas.OpDone) {
+	d.ID = s.asks[node]
+	delete(s.asks, node)
+	s.tell(&schemas.Msg{Kind: schemas.KindOpDone, OpDone: d})
+}
+
+// blockName is the key of the last of the first n blocks of a chain.
+func blockName(chain string, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", chain, n))
+	return hex.EncodeToString(sum[:])
+}
+
+// nameBlocks gives a prompt's blocks the names of a chain. A name such as a:8+b is
+// chain a for 8 blocks and then chain b.
+func nameBlocks(r *schemas.Ready, chain string) {
+	if chain == "" {
+		return
+	}
+	p := &r.Prompt
+	known, all := p.TailFrom/blockTokens, (p.N-1)/blockTokens
+	key := func(n int) string { return keyIn(chain, n) }
+	p.Path, p.Rest = schemas.CutAtStops(0, known, key), schemas.CutAtStops(known, all, key)
+}
+
+func keyIn(chain string, n int) string {
+	stem, rest, ok := strings.Cut(chain, "+")
+	name, at, _ := strings.Cut(stem, ":")
+	if i, err := strconv.Atoi(at); ok && err == nil && n > i {
+		return blockName(rest, n)
+	}
+	return blockName(name, n)
+}
+
+// chains are extents of the first N blocks of chains: "a/9,b/4".
+func chains(words string) (es []schemas.Extent) {
+	for _, w := range strings.Split(words, ",") {
+		i := strings.LastIndexByte(w, '/')
+		if i < 0 {
+			continue
+		}
+		n, err := strconv.Atoi(w[i+1:])
+		if err != nil {
+			panic(err)
+		}
+		es = append(es, schemas.CutAtStops(0, n, func(end int) string { return keyIn(w[:i], end) })...)
+	}
+	return es
 }

@@ -85,6 +85,7 @@ func (w *world) restart() {
 
 func (w *world) publishTurn(id string, n int) {
 	r := turnReady(id, n, 0)
+	nameBlocks(r, "x")
 	r.AdmittedNS = int64(w.now)
 	m := w.byJob[r.Job]
 	if m == nil {
@@ -125,6 +126,8 @@ func (w *world) step(m *schemas.Msg) {
 			}
 		case schemas.KindDead:
 			w.dead++
+		case schemas.KindOp:
+			w.asked(o.Op)
 		default:
 			w.t.Fatalf("the router sent kind %d", o.Kind)
 		}
@@ -142,10 +145,21 @@ func (w *world) bounds() {
 			w.t.Fatalf("waiting[%d] is %s in state %d", i, t.ready.Turn, t.state)
 		}
 	}
+	gives := map[*tierNode]int{}
+	for _, t := range w.r.turns {
+		for _, n := range t.gives {
+			gives[n]++
+		}
+	}
+	for _, n := range w.r.dir.list {
+		if n.gives != gives[n] || n.gives > w.r.cfg.MaxGives {
+			w.t.Fatalf("node %s gives %d times, %d turns say so", n.id, n.gives, gives[n])
+		}
+	}
 	for _, x := range w.r.execs {
 		tokens := 0
 		for _, t := range x.prefills {
-			tokens += t.need()
+			tokens += t.charged
 		}
 		if tokens != x.tokens {
 			w.t.Fatalf("%s: %d tokens in the books, %d in its jobs", x.id, x.tokens, tokens)
@@ -231,6 +245,18 @@ func (w *world) store(r *schemas.Result, byRouter bool) {
 	}
 }
 
+// asked answers for a node, which holds blocks that all prompts begin with; with
+// faults, it may not answer.
+func (w *world) asked(op *schemas.Op) {
+	d := &schemas.OpDone{ID: op.ID}
+	if w.faults && w.pick.n("no list", 4) == 0 {
+		d.Err = "nobody answers"
+	} else {
+		d.Sync = &schemas.SyncReply{Header: schemas.H(), Node: op.Sync.Node, Epoch: 1, Peer: "p", Extents: chains(fmt.Sprintf("x/%d", w.pick.n("blocks", 20)))}
+	}
+	w.send(schemas.Msg{Kind: schemas.KindOpDone, OpDone: d})
+}
+
 // send puts a message on its way to the router.
 func (w *world) send(m schemas.Msg) {
 	w.inbox = append(w.inbox, m)
@@ -265,6 +291,7 @@ func (w *world) heartbeat(x *modelExec) {
 	}
 	h := &schemas.Heartbeat{
 		Header: schemas.H(), Executor: x.id, Pool: "m", Boot: fmt.Sprint(x.boot), Role: x.role, Slots: x.slots, Context: 1 << 20,
+		Node: []string{"a", "b"}[int(x.id[1]-'0')%2], PrefillTPS: 1000,
 	}
 	for _, j := range x.jobs {
 		h.Held = append(h.Held, schemas.Held{Job: j.Ready.Job, Attempt: j.Attempt, Stage: j.Stage})
