@@ -1,19 +1,81 @@
 package retain
 
+import "github.com/weir-dev/weir/kvtier"
+
 // Class is kvtier's class of a branch: idle or waiting.
-type Class uint8
+type Class = kvtier.Class
 
 // The classes that Score gives.
 const (
-	ClassIdle    Class = 1
-	ClassWaiting Class = 2
+	ClassIdle    = kvtier.ClassIdle
+	ClassWaiting = kvtier.ClassWaiting
 )
 
-// Score ranks the waiting branch w: idle when it is not expected back, else
-// waiting with a score; of two waiting branches the one with the higher score is
-// kept. Scores change with time: ask again every second.
-func (e *Estimator) Score(now int64, w *Wait) (Class, float64) { return ClassWaiting, 0 }
+// stuck is the share of waits of a kind that last longer than one which is given
+// up: past their 99th percentile branches are idle.
+const stuck = 0.01
+
+// Score ranks the waiting or running branch w: idle when it lasts longer than
+// nearly all like it did, else waiting with a score; of two waiting branches the
+// one with the higher score is kept. The score is the number of hits per second
+// that a block of the branch is worth (see outlook). Scores change with time: ask
+// again every second.
+//
+// Costs and sizes cancel out: all blocks of a branch are hit together or not at
+// all, so hits per second and block do not depend on how many they are, and what
+// a block costs to compute anew is nearly the same anywhere in a context.
+func (e *Estimator) Score(now int64, w *Wait) (Class, float64) {
+	o := e.outlook(now, w)
+	if o.later < stuck {
+		return ClassIdle, o.rate
+	}
+	return ClassWaiting, o.rate
+}
+
+// Remaining is how long w is expected to wait still, in ns (the median, 0 when it
+// is not expected back), and the chance that it comes back at all.
+func (e *Estimator) Remaining(now int64, w *Wait) (ns int64, returns float64) {
+	o := e.outlook(now, w)
+	return int64((o.median + e.queue) * 1e9), o.returns
+}
+
+func (e *Estimator) outlook(now int64, w *Wait) outlook {
+	a := e.armed(w)
+	shape := &e.shapes[a.tool.kind][a.mood]
+	guess := &e.guesses[a.mood]
+	var b blend
+	if c := e.cells.find(cellKey{a.tool, a.mood}); c != nil {
+		b.add(c, 1/c.weight)
+	}
+	coarse := shapePrior / (shape.count() + guessPrior)
+	if shape.weight > 0 {
+		b.add(shape, coarse/shape.weight)
+	}
+	b.add(guess, coarse*guessPrior/guess.sum)
+	return b.outlook(max(seconds(a.began, now), 0), e.queue)
+}
+
+// armed returns what was predicted when w began, or what would be now.
+func (e *Estimator) armed(w *Wait) armed {
+	if m := e.branches.find(branchKey{w.Tenant, w.Session, w.Branch}); m != nil {
+		a := m.wait
+		if w.Running {
+			a = m.run
+		}
+		if a.set && a.tool == toolOf(w) {
+			a.began = w.Began
+			return a
+		}
+	}
+	return e.predict(w)
+}
+
+// recency is the exponent of waits over the recorded sessions as a power law: the
+// share that lasts longer than t falls about as t^-0.7 between 10 s and 10 min.
+const recency = 0.7
 
 // Recency is the score of a branch whose tenant is at LevelLRU: it falls with the
 // time since the last use and with nothing else, on the scale of Score.
-func (e *Estimator) Recency(now int64, w *Wait) (Class, float64) { return ClassWaiting, 0 }
+func (e *Estimator) Recency(now int64, w *Wait) (Class, float64) {
+	return ClassWaiting, recency / (max(seconds(w.Began, now), 0) + 1)
+}
