@@ -3,6 +3,7 @@ package gpuexec_test
 import (
 	"testing"
 
+	"github.com/weir-dev/weir/gpuexec"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -31,5 +32,42 @@ func TestDeviceMedium(t *testing.T) {
 	}
 	if report == nil || report.DeviceBlocks != 7 {
 		t.Errorf("report %+v", report)
+	}
+}
+
+// TestHealth: before each report the devices' health is asked for; a change of fitness
+// is reported at once.
+func TestHealth(t *testing.T) {
+	h := newHost(t, func(c *gpuexec.Config) { c.Health = true })
+	h.pass(ms)
+	h.assign(1, schemas.RoleMixed)
+	asked := 0
+	for range 10 {
+		h.pass(500 * ms)
+		for _, o := range h.asks {
+			if o.Health != nil {
+				asked++
+			}
+		}
+		h.asks = nil
+	}
+	if asked != 2 && asked != 3 {
+		t.Errorf("asked %d times in 5 s, want every 2 s", asked)
+	}
+	h.take(schemas.KindReport)
+	say := func(unfit string) []schemas.Msg {
+		h.step(schemas.Msg{Kind: schemas.KindOpDone, OpDone: &schemas.OpDone{ID: 1 << 41, Health: &schemas.HealthDone{
+			GPUs: []schemas.GPU{{UUID: "GPU-a"}}, Unfit: unfit,
+		}}})
+		return h.take(schemas.KindReport)
+	}
+	if r := say("GPU-a: XID 79"); len(r) != 1 || r[0].Report.Unfit != "GPU-a: XID 79" || len(r[0].Report.GPUs) != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := say("GPU-a: XID 79"); len(r) != 0 {
+		t.Errorf("%d reports without news", len(r))
+	}
+	if r := say(""); len(r) != 1 || r[0].Report.Unfit != "" {
+		t.Errorf("%+v", r)
 	}
 }

@@ -31,6 +31,8 @@ type Config struct {
 	// Inexact: the engine may sample other tokens when it computes the same again.
 	// A frame is then sent only after a checkpoint that holds its tokens is stored.
 	Inexact bool
+	// Health: somebody answers for the devices' health, which is asked before each report.
+	Health bool
 	// Lower: there is a place below the host's memory, such as a disk, in which to
 	// look for blocks of every prompt. Other nodes are asked when a job names them.
 	Lower bool
@@ -167,6 +169,7 @@ type Executor struct {
 	freshLast bool // the last decode operation was a turn's first
 
 	device         schemas.DeviceState // what the engine keeps without a turn
+	health         schemas.HealthDone
 	hbAt, reportAt schemas.Time
 	hbSeq          uint64
 	bus            bool

@@ -192,7 +192,7 @@ func (h *host) out(m schemas.Msg) {
 	switch m.Kind {
 	case schemas.KindOp:
 		switch {
-		case m.Op.Tokens != nil || m.Op.Delivered != nil || m.Op.Bring != nil:
+		case m.Op.Tokens != nil || m.Op.Delivered != nil || m.Op.Bring != nil || m.Op.Health != nil:
 			h.asks = append(h.asks, m.Op)
 		case m.Op.Drop != nil:
 			h.drops = append(h.drops, m.Op)

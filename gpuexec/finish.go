@@ -13,6 +13,13 @@ func (e *Executor) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg
 	if d.Device != nil {
 		e.device = *d.Device
 	}
+	if d.Health != nil {
+		fit := e.health.Unfit
+		if e.health = *d.Health; e.health.Unfit != fit {
+			return e.report(now, out)
+		}
+		return out
+	}
 	if j := e.asks[d.ID]; j != nil {
 		delete(e.asks, d.ID)
 		return e.answered(now, j, d, out)

@@ -273,6 +273,9 @@ func (e *Executor) timers(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		}
 	}
 	if now >= e.reportAt {
+		if e.cfg.Health { // the answer comes with the next report, or makes one
+			out = e.emit(&schemas.Op{Health: &schemas.HealthOp{}}, out)
+		}
 		out = e.report(now, out)
 	}
 	return out
@@ -315,6 +318,7 @@ func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		PrefillTokens: e.stats.prefillTokens, DecodeTokens: e.stats.decodeTokens, CachedTokens: e.stats.cachedTokens,
 		BusyNS: e.stats.busyNS, SlotsFree: free, Running: len(e.slots) - free, Queued: e.queued(),
 		FlipNS: e.stats.flipNS, Problem: e.role.problem, DeviceBlocks: e.deviceBlocks(), Devices: e.cfg.Devices,
+		GPUs: e.health.GPUs, Unfit: e.health.Unfit,
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindReport, Subject: schemas.ReportSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Report: r})
 }

@@ -22,6 +22,7 @@ type Op struct {
 	Fetch     *FetchOp
 	Sync      *SyncOp
 	Bring     *BringOp
+	Health    *HealthOp
 }
 
 // OpDone is the completion of an Op.
@@ -46,6 +47,7 @@ type OpDone struct {
 	Fetch     *FetchDone
 	Sync      *SyncReply
 	Bring     *BringDone
+	Health    *HealthDone
 }
 
 // OpenOp gives a turn a sequence of the engine and imports what the tier holds
@@ -216,4 +218,13 @@ type SyncOp struct {
 type DeviceState struct {
 	Kept   []Extent
 	Blocks int // of all of them
+}
+
+// HealthOp asks for the health of the executor's devices.
+type HealthOp struct{}
+
+// HealthDone is the answer: see Report.
+type HealthDone struct {
+	GPUs  []GPU
+	Unfit string
 }

@@ -150,6 +150,22 @@ type Heartbeat struct {
 // Check reports the first bad field.
 func (h *Heartbeat) Check() error { return CheckID("executor", h.Executor) }
 
+// GPU is one device as its driver reports it.
+type GPU struct {
+	UUID     string  `json:"uuid"`
+	Name     string  `json:"name,omitempty"`
+	Util     float64 `json:"util"`      // share of the driver's last sample period in which it computed, 0 to 1
+	MemUsed  int64   `json:"mem_used"`  // bytes
+	MemTotal int64   `json:"mem_total"` // bytes
+	PowerW   float64 `json:"power_w"`
+	TempC    int     `json:"temp_c"`
+	// Slowed are the reasons for which its clocks are below what they could be, such
+	// as thermal, power_cap, hw_slowdown.
+	Slowed []string `json:"slowed,omitempty"`
+	ECC    uint64   `json:"ecc,omitempty"` // uncorrected memory errors since the driver was loaded
+	XID    uint64   `json:"xid,omitempty"` // the last critical error that the driver told, see NVIDIA's list of XID errors
+}
+
 // Report is what an executor measured, on report.<cell>.<executor>, every 2 s.
 type Report struct {
 	Header
@@ -166,6 +182,11 @@ type Report struct {
 	SlotsFree     int      `json:"slots_free"`
 	DeviceBlocks  int      `json:"device_blocks"`
 	Devices       []string `json:"devices,omitempty"`
+	// GPUs are what the driver says of the devices; empty without a driver.
+	GPUs []GPU `json:"gpus,omitempty"`
+	// Unfit says why no work should be given to this executor, by the health of its
+	// devices; empty when it is fit.
+	Unfit string `json:"unfit,omitempty"`
 	// Problem says why the last assignment is not in force.
 	Problem string `json:"problem,omitempty"`
 	// FlipNS is the duration of the last role change in nanoseconds.

@@ -16,6 +16,7 @@ var adapters = map[string]string{
 	"kvtier/disk":      "writes and reads files",
 	"kvtier/hostmem":   "maps shared memory and locks files",
 	"gpuexec/llamacpp": "loads shared libraries and calls them",
+	"gpuexec/nvml":     "loads NVIDIA's library and calls it",
 }
 
 // testSupport are packages that exist to be called by tests.

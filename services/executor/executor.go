@@ -74,9 +74,10 @@ func Run(ctx context.Context, cfg Config) error {
 		return errors.Join(err, eng.Close())
 	}
 	e := newEngine(cfg, eng, mem, format)
+	e.health = openHealth(cfg.Logger)
 	actor := gpuexec.NewExecutor(gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
-		Inexact: !info.Exact, Devices: deviceNames(info.Devices),
+		Health: e.health.driver != nil, Inexact: !info.Exact, Devices: deviceNames(info.Devices),
 	})
 	ask, err := newAsker(cfg.Conn, cfg.Cell)
 	if err != nil {
@@ -105,7 +106,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	stop(nil)
 	<-ended
-	return errors.Join(err, mem.Close(), eng.Close())
+	return errors.Join(err, e.health.close(), mem.Close(), eng.Close())
 }
 
 func deviceNames(ds []gpuexec.Device) []string {
@@ -147,6 +148,7 @@ func attach(ctx context.Context, cfg Config, f schemas.KVFormat, l gpuexec.Limit
 // engine is the goroutine that owns the worker.
 type engine struct {
 	worker     *worker.Worker
+	health     *health
 	started    time.Time
 	ops        chan job
 	busySince  atomic.Int64 // nanoseconds since started; 0 while idle
@@ -184,6 +186,13 @@ func newEngine(cfg Config, eng gpuexec.StepEngine, mem *hostmem.Client, format s
 // their own. The engine's operations queue up: one is under way at a time, and
 // what follows it are drops, so the queue never fills.
 func (e *engine) local(ctx context.Context, ask *asker, op *schemas.Op, done func(schemas.OpDone)) {
+	if op.Health != nil {
+		go func() {
+			d := e.health.read()
+			done(schemas.OpDone{ID: op.ID, Health: &d})
+		}()
+		return
+	}
 	if op.Tokens == nil && op.Delivered == nil {
 		e.ops <- job{op, done}
 		return
