@@ -20,6 +20,12 @@ type Extent struct {
 //	a0─a1─a2─b3─b4        a0…a2, b3…b4, c3
 //	      └──c3
 func Extents(blocks []Block) []Extent {
+	return ExtentsCut(blocks, func(int) bool { return false })
+}
+
+// ExtentsCut is Extents with runs that also end behind block count n of their chain
+// where stop(n).
+func ExtentsCut(blocks []Block, stop func(n int) bool) []Extent {
 	children := make(map[Key]int32, len(blocks)) // how many of blocks follow a key
 	only := make(map[Key]int32, len(blocks))     // one of them
 	present := make(map[Key]struct{}, len(blocks))
@@ -32,11 +38,11 @@ func Extents(blocks []Block) []Extent {
 	}
 	var out []Extent
 	for _, b := range blocks {
-		if _, ok := present[b.Parent]; ok && b.Index > 0 && children[b.Parent] == 1 {
+		if _, ok := present[b.Parent]; ok && b.Index > 0 && children[b.Parent] == 1 && !stop(b.Index) {
 			continue // inside the run that its parent is in
 		}
 		e := Extent{Key: b.Key, From: b.Index, N: 1}
-		for e.N < len(blocks) && children[e.Key] == 1 {
+		for e.N < len(blocks) && children[e.Key] == 1 && !stop(e.From+e.N) {
 			e.Key = blocks[only[e.Key]].Key
 			e.N++
 		}
@@ -51,6 +57,12 @@ func Extents(blocks []Block) []Extent {
 // Changes is the net effect of events in order, as extents. With cleared, all
 // that was known before is gone, and stored is what came after.
 func Changes(events []Event) (stored, evicted []Extent, cleared bool) {
+	in, out, cleared := Net(events)
+	return Extents(in), Extents(out), cleared
+}
+
+// Net is Changes as blocks, in the order of their last events.
+func Net(events []Event) (stored, evicted []Block, cleared bool) {
 	last := make(map[Key]int, len(events))
 	for i, e := range events {
 		if e.Kind == EventCleared {
@@ -60,17 +72,16 @@ func Changes(events []Event) (stored, evicted []Extent, cleared bool) {
 		}
 		last[e.Key] = i
 	}
-	var in, out []Block
 	for i, e := range events {
 		if at, ok := last[e.Key]; !ok || at != i || e.Kind == EventCleared {
 			continue
 		}
 		switch {
 		case e.Kind == EventStored:
-			in = append(in, e.Block)
+			stored = append(stored, e.Block)
 		case !cleared:
-			out = append(out, e.Block)
+			evicted = append(evicted, e.Block)
 		}
 	}
-	return Extents(in), Extents(out), cleared
+	return stored, evicted, cleared
 }

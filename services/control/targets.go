@@ -171,7 +171,10 @@ func route1(ctx context.Context, cfg Config, epoch uint64) error {
 			{Stream: streams.Done, Filters: []string{schemas.DoneSubject(cfg.Cell, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
 			{Stream: streams.Result, Policy: streams.NoAck, Deliver: streams.DeliverNew},
 			{Core: true, Filters: []string{schemas.HBSubject(cfg.Cell, "*")}},
+			// What was said before is in the list that each node is asked for.
+			{Stream: streams.KV, Filters: []string{schemas.KVSubject(cfg.Cell, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
 		},
+		Local: newLister(ctx, cfg).do,
 	})
 	if err != nil {
 		return err

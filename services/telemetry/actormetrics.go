@@ -117,6 +117,11 @@ func (a *actors) Collect(ch chan<- prometheus.Metric) {
 			{"executor_death", s.counts.Deaths},
 			{"executor_silent", s.counts.Silent},
 			{"job_lost", s.counts.Lost},
+			{"kv_gap", s.counts.Gaps},
+			{"kv_sync", s.counts.Syncs},
+			{"kv_sync_failed", s.counts.SyncsFailed},
+			{"kv_brought", s.counts.Brought},
+			{"kv_broken", s.counts.Broken},
 		} {
 			counter(ch, a.events, e.n, e.name)
 		}
