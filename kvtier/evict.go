@@ -187,7 +187,7 @@ func (s *Slots) Remove(id SlotID) (Block, error) {
 // too, unless somebody ends with it or contexts of others went through it.
 func (s *Slots) widow(id int32, dead bool) {
 	m := &s.meta[id]
-	if m.child == none && m.leaf == none && m.group == none && dead && m.first != 0 && m.flags&flagShared == 0 {
+	if dead && m.child == none && m.group == none && m.flags&flagShared == 0 {
 		m.flags |= flagDead
 	}
 	s.settle(id)

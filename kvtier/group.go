@@ -136,7 +136,6 @@ func (s *Slots) retreat(g, parent int32) {
 		s.meta[parent].group, s.groups[g].slot = g, parent
 		return
 	}
-	s.unrank(to)
 	if len(s.groups[to].members) < len(s.groups[g].members) {
 		g, to = to, g
 		s.meta[parent].group, s.groups[to].slot = to, parent

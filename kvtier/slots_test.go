@@ -39,6 +39,7 @@ type naive struct {
 	block    map[SlotID]Block
 	use      map[SlotID]int64
 	leased   map[SlotID]bool
+	naiveBranches
 }
 
 func (n *naive) free() int { return n.total - len(n.reserved) - len(n.sealed) }
@@ -50,20 +51,6 @@ func (n *naive) leaf(key Key) bool {
 		}
 	}
 	return true
-}
-
-// victim is the leaf without lease that was used longest ago.
-func (n *naive) victim() (SlotID, bool) {
-	best, found := SlotID(0), false
-	for key, id := range n.sealed {
-		if n.leased[id] || !n.leaf(key) {
-			continue
-		}
-		if !found || n.use[id] < n.use[best] || n.use[id] == n.use[best] && id < best {
-			best, found = id, true
-		}
-	}
-	return best, found
 }
 
 // slotsMachine runs the table and the model side by side.
@@ -128,6 +115,30 @@ func (m *slotsMachine) seal(t *rapid.T) {
 	}
 	delete(m.n.reserved, r)
 	m.n.sealed[b.Key], m.n.block[r.Slot], m.n.use[r.Slot] = r.Slot, b, m.now
+	m.n.placed(b)
+}
+
+// store reserves and seals blocks in one step, of a small part of the tree, so that
+// chains, forks and gaps are frequent.
+func (m *slotsMachine) store(t *rapid.T) {
+	for range rapid.IntRange(1, 6).Draw(t, "blocks") {
+		m.storeOne(t)
+	}
+}
+
+func (m *slotsMachine) storeOne(t *rapid.T) {
+	b := treeBlock(rapid.IntRange(1, 14).Draw(t, "node"))
+	if _, ok := m.n.sealed[b.Key]; ok || m.n.free() == 0 {
+		return
+	}
+	r := m.s.Reserve(3, 1, nil)[0]
+	m.gens[r.Slot] = r.Gen
+	m.now++
+	if _, dup, err := m.s.Seal(3, r, b, m.now); err != nil || dup {
+		t.Fatalf("store: %v, %v", dup, err)
+	}
+	m.n.sealed[b.Key], m.n.block[r.Slot], m.n.use[r.Slot] = r.Slot, b, m.now
+	m.n.placed(b)
 }
 
 func (m *slotsMachine) abandon(t *rapid.T) {
@@ -159,10 +170,19 @@ func (m *slotsMachine) read(t *rapid.T) {
 }
 
 func (m *slotsMachine) drop(id SlotID) {
+	b, leaf := m.n.block[id], m.n.leaf(m.n.block[id].Key)
+	defer func() { m.n.removed(b, leaf) }()
 	delete(m.n.sealed, m.n.block[id].Key)
 	delete(m.n.block, id)
 	delete(m.n.use, id)
 	delete(m.n.leased, id)
+}
+
+func (m *slotsMachine) evictSome(t *rapid.T) {
+	for range rapid.IntRange(1, 4).Draw(t, "victims") {
+		m.evict(t)
+		m.check(t)
+	}
 }
 
 func (m *slotsMachine) evict(t *rapid.T) {
@@ -215,6 +235,7 @@ func (m *slotsMachine) restart(t *rapid.T) {
 		t.Fatalf("refused %v", refused)
 	}
 	m.s = s
+	m.n.naiveBranches = newNaiveBranches() // branches are learned anew
 }
 
 func (m *slotsMachine) check(t *rapid.T) {
@@ -235,6 +256,7 @@ func (m *slotsMachine) check(t *rapid.T) {
 	if got := m.s.Blocks(nil); len(got) != len(m.n.sealed) {
 		t.Fatalf("%d blocks listed, want %d", len(got), len(m.n.sealed))
 	}
+	m.checkBranches(t)
 	listed := len(m.s.ReservedBy(0)) + len(m.s.ReservedBy(1)) + len(m.s.ReservedBy(2))
 	if listed != len(m.n.reserved) {
 		t.Fatalf("%d reservations listed, want %d", listed, len(m.n.reserved))
@@ -243,17 +265,19 @@ func (m *slotsMachine) check(t *rapid.T) {
 
 func TestSlotsAgainstNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		total := rapid.IntRange(1, 12).Draw(t, "slots")
+		total := rapid.IntRange(1, 16).Draw(t, "slots")
 		m := &slotsMachine{
 			s: NewSlots(total), gens: map[SlotID]uint64{},
 			n: &naive{
 				total: total, reserved: map[Reservation]uint32{}, sealed: map[Key]SlotID{},
 				block: map[SlotID]Block{}, use: map[SlotID]int64{}, leased: map[SlotID]bool{},
+				naiveBranches: newNaiveBranches(),
 			},
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"": m.check, "reserve": m.reserve, "seal": m.seal, "seal again": m.seal, "abandon": m.abandon,
-			"read": m.read, "evict": m.evict, "remove": m.remove, "restart": m.restart,
+			"": m.check, "reserve": m.reserve, "seal": m.seal, "store": m.store, "store again": m.store, "abandon": m.abandon,
+			"read": m.read, "evict": m.evictSome, "remove": m.remove, "restart": m.restart,
+			"hold": m.hold, "hold again": m.hold, "drop branch": m.dropBranch, "rank": m.rank,
 		})
 	})
 }
