@@ -63,3 +63,25 @@ func TestBringLower(t *testing.T) {
 	h.brought(0)
 	h.run()
 }
+
+// TestBringRate: heartbeats say how fast blocks came in, and forget it after a minute,
+// so that a slow minute does not stop it for ever.
+func TestBringRate(t *testing.T) {
+	h := newHost(t, func(c *gpuexec.Config) { c.Lower = true })
+	h.assign(1, schemas.RoleDecode)
+	h.job(job("u1", schemas.StageDecode, 1, 2000, 5))
+	op := h.asks[0]
+	h.asks = h.asks[1:]
+	h.step(schemas.Msg{Kind: schemas.KindOpDone, OpDone: &schemas.OpDone{ID: op.ID, TookNS: 100_000_000, Bring: &schemas.BringDone{Brought: 10}}})
+	h.cancel("u1", 1)
+	for _, c := range []struct {
+		after schemas.Time
+		want  float64
+	}{{1_000_000_000, 6400}, {61_000_000_000, 0}} {
+		h.take(schemas.KindHeartbeat)
+		h.pass(c.after)
+		if hbs := h.take(schemas.KindHeartbeat); len(hbs) == 0 || hbs[len(hbs)-1].Heartbeat.BringTPS != c.want {
+			t.Errorf("after %d s: %d heartbeats, want a rate of %v", c.after/1_000_000_000, len(hbs), c.want)
+		}
+	}
+}

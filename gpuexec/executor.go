@@ -189,7 +189,8 @@ type opInFlight struct {
 type stats struct {
 	prefillTokens, decodeTokens, cachedTokens uint64
 	busyNS                                    int64
-	prefillTPS, decodeTPS                     float64
+	prefillTPS, decodeTPS, bringTPS           float64
+	bringAt                                   schemas.Time // of the last sample of bringTPS
 	flipNS                                    int64
 }
 

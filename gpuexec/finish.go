@@ -81,6 +81,9 @@ func (e *Executor) answered(now schemas.Time, j *job, d *schemas.OpDone, out []s
 			j.ckptLen = len(j.tokens)
 		}
 	}
+	if b := d.Bring; b != nil && b.Brought > 0 {
+		e.stats.bringTPS, e.stats.bringAt = smooth(e.stats.bringTPS, rate(b.Brought*BlockTokens, d.TookNS)), now
+	}
 	if t := d.Tokens; t != nil {
 		if t.Error != "" || t.From != 0 || len(t.Tokens) < j.Ready.Prompt.TailFrom {
 			// Lineage keeps them as long as the turn runs; when it starts again it does

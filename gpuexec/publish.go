@@ -281,6 +281,10 @@ func (e *Executor) timers(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	return out
 }
 
+// bringKeptNS is how long a measured rate of bringing blocks in is reported. A slow
+// one is then forgotten, or the router would never try again: 60 s.
+const bringKeptNS = 60_000_000_000
+
 func (e *Executor) heartbeat(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	e.hbAt = now + schemas.Time(e.cfg.HeartbeatNS)
 	e.hbSeq++
@@ -288,6 +292,9 @@ func (e *Executor) heartbeat(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 		Header: schemas.H(), Executor: e.cfg.Executor, Boot: e.cfg.Boot, Node: e.cfg.Node, Pool: e.cfg.Pool, Seq: e.hbSeq,
 		Role: e.role.report(), Classes: e.role.assignment.Classes, Epoch: e.role.epoch, Slots: e.cfg.Limits.Slots, Context: e.cfg.Limits.Context, Format: e.cfg.Format,
 		PrefillTPS: e.stats.prefillTPS, DecodeTPS: e.stats.decodeTPS, Held: make([]schemas.Held, 0, len(e.order)), Kept: e.device.Kept,
+	}
+	if int64(now-e.stats.bringAt) < bringKeptNS {
+		h.BringTPS = e.stats.bringTPS
 	}
 	for _, j := range e.order {
 		h.Held = append(h.Held, schemas.Held{Job: j.id, Attempt: j.Attempt, Stage: j.Stage, Alone: j.Alone})
