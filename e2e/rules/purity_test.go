@@ -15,6 +15,7 @@ var adapters = map[string]string{
 	"streams/jsrun":    "speaks JetStream on the wall clock",
 	"kvtier/disk":      "writes and reads files",
 	"kvtier/hostmem":   "maps shared memory and locks files",
+	"kvtier/peer":      "moves blocks over TCP",
 	"gpuexec/llamacpp": "loads shared libraries and calls them",
 	"gpuexec/nvml":     "loads NVIDIA's library and calls it",
 }
