@@ -27,6 +27,7 @@ type Event struct {
 	NATS      string    `json:"nats"`
 	Dir       string    `json:"dir"`
 	KVDir     string    `json:"kv_dir"`
+	KVDirs    []string  `json:"kv_dirs"` // of all nodes
 	Cell      string    `json:"cell"`
 	Model     string    `json:"model"`
 	Engine    string    `json:"engine"`

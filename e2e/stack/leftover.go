@@ -47,8 +47,10 @@ func (s *Stack) leftovers() error {
 			errs = append(errs, fmt.Errorf("stack: port %s still answers", u.Host))
 		}
 	}
-	if _, err := os.Stat(s.Ready.KVDir); err == nil {
-		errs = append(errs, fmt.Errorf("stack: shared memory %s is still there", s.Ready.KVDir))
+	for _, dir := range s.Ready.KVDirs {
+		if _, err := os.Stat(dir); err == nil {
+			errs = append(errs, fmt.Errorf("stack: shared memory %s is still there", dir))
+		}
 	}
 	return errors.Join(errs...)
 }

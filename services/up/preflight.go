@@ -50,7 +50,13 @@ func (s *stack) memory(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tierWait)
 	defer cancel()
 	for {
-		err := hostmem.CheckRoom(hostmem.Config{Dir: s.o.Arena, Bytes: s.o.KVMem})
+		var err error
+		for _, n := range s.nodes {
+			// All of them must fit together.
+			if err = hostmem.CheckRoom(hostmem.Config{Dir: n.arena, Bytes: s.o.KVMem}); err != nil {
+				break
+			}
+		}
 		if !errors.Is(err, hostmem.ErrBusy) {
 			return err
 		}

@@ -34,6 +34,7 @@ import (
 type Options struct {
 	serve.Options
 	Prefill, Decode, Mixed int
+	Nodes                  int // tier nodes, 1 by default
 	ReadyWait              time.Duration
 	Out                    io.Writer // where lines for people and programs go
 	Err                    io.Writer
@@ -52,6 +53,7 @@ type process struct {
 // stack is a running supervisor.
 type stack struct {
 	o     Options
+	nodes []node
 	model *model.Model
 	nc    *nats.Conn
 
@@ -75,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	if m.Trained > 0 && o.Context > m.Trained {
 		return fmt.Errorf("%w: --ctx is %d, but the model was made for %d tokens", serve.ErrUsage, o.Context, m.Trained)
 	}
-	s := &stack{o: o, model: m, procs: map[string]process{}}
+	s := &stack{o: o, nodes: nodesOf(&o), model: m, procs: map[string]process{}}
 	if err := s.preflight(ctx); err != nil {
 		return err
 	}
@@ -87,8 +89,10 @@ func Run(ctx context.Context, o Options) error {
 		s.nc.Close()
 	}
 	// Nothing maps the memory any more, unless it is another stack's.
-	if rm := hostmem.Remove(o.Arena); rm != nil && !errors.Is(rm, hostmem.ErrBusy) {
-		err = errors.Join(err, rm)
+	for _, n := range s.nodes {
+		if rm := hostmem.Remove(n.arena); rm != nil && !errors.Is(rm, hostmem.ErrBusy) {
+			err = errors.Join(err, rm)
+		}
 	}
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -109,6 +113,9 @@ func prepare(o *Options) (unlock func(), err error) {
 	}
 	if o.Prefill+o.Decode+o.Mixed == 0 {
 		o.Prefill, o.Decode = 1, 1
+	}
+	if err := checkNodes(o); err != nil {
+		return nil, err
 	}
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, err
@@ -190,14 +197,14 @@ func (s *stack) announce() {
 	}
 }
 
-// childArgs are the flags that every child gets.
-func (s *stack) childArgs(targets, id string) []string {
+// childArgs are the flags that every child gets; n is the node whose memory it uses.
+func (s *stack) childArgs(targets, id string, n node) []string {
 	o := s.o
 	args := []string{
-		"serve", "--target", targets, "--id", id, "--dir", o.Dir, "--nats", o.URL(), "--http", o.HTTP, "--cell", o.Cell, "--node", o.Node,
+		"serve", "--target", targets, "--id", id, "--dir", o.Dir, "--nats", o.URL(), "--http", o.HTTP, "--cell", o.Cell, "--node", n.id,
 		"--engine", s.model.Engine, "--model", s.model.Path, "--model-name", s.model.Name, "--llama-lib", s.model.LibDir,
 		"--ctx", strconv.Itoa(o.Context), "--slots", strconv.Itoa(o.Slots), "--threads", strconv.Itoa(o.Threads), "--gpu-layers", strconv.Itoa(o.GPULayers),
-		"--kv-mem", strconv.FormatInt(o.KVMem, 10), "--kv-dir", o.Arena, "--direct-max", strconv.Itoa(o.DirectMax), "--deadline", o.Deadline.String(),
+		"--kv-mem", strconv.FormatInt(n.bytes, 10), "--kv-dir", n.arena, "--direct-max", strconv.Itoa(o.DirectMax), "--deadline", o.Deadline.String(),
 		"--durability", o.Durability, "--store-mib", strconv.FormatInt(o.StoreMB, 10), "--log-level", o.LogLevel,
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.StreamBytes)) {
@@ -221,23 +228,25 @@ func (s *stack) childArgs(targets, id string) []string {
 // children are all processes of the stack, in the order in which they start.
 func (s *stack) children() []*child {
 	targets := "tokenizer,lineage,router,gateway"
-	args := s.childArgs(targets, "control")
+	args := s.childArgs(targets, "control", s.nodes[0])
 	if s.o.EmbeddedNATS() {
-		args = s.childArgs("nats,"+targets, "control")
+		args = s.childArgs("nats,"+targets, "control", s.nodes[0])
 		for i, a := range args {
 			if a == "--nats" {
 				args[i+1] = s.o.NATS
 			}
 		}
 	}
-	cs := []*child{
-		{id: "control", role: "control", args: args},
-		{id: "tier", role: "tier", args: s.childArgs("tier", "tier")},
+	cs := []*child{{id: "control", role: "control", args: args}}
+	for _, n := range s.nodes {
+		cs = append(cs, &child{id: n.tier, role: "tier", args: s.childArgs("tier", n.tier, n)})
 	}
+	next := 0 // node of the next executor
 	add := func(n int, prefix string, role schemas.Role) {
 		for i := range n {
 			id := prefix + strconv.Itoa(i)
-			cs = append(cs, &child{id: id, role: string(role), args: s.childArgs("executor", id)})
+			cs = append(cs, &child{id: id, role: string(role), args: s.childArgs("executor", id, s.nodes[next%len(s.nodes)])})
+			next++
 		}
 	}
 	add(s.o.Prefill, "p", schemas.RolePrefill)
@@ -434,7 +443,7 @@ func (s *stack) sayReady(cs []*child) {
 	s.mu.Unlock()
 	if s.o.Output == "json" {
 		s.print(map[string]any{
-			"event": "ready", "http": "http://" + s.o.HTTP, "nats": s.o.URL(), "dir": s.o.Dir, "kv_dir": s.o.Arena, "cell": s.o.Cell,
+			"event": "ready", "http": "http://" + s.o.HTTP, "nats": s.o.URL(), "dir": s.o.Dir, "kv_dir": s.nodes[0].arena, "kv_dirs": arenas(s.nodes), "cell": s.o.Cell,
 			"model": s.model.Name, "engine": s.model.Engine, "pid": os.Getpid(), "processes": ps,
 		})
 		return

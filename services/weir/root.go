@@ -42,6 +42,7 @@ func upCommand() *cobra.Command {
 	f.IntVar(&o.Prefill, "prefill", 0, "executors that prefill (default 1, with --decode 1)")
 	f.IntVar(&o.Decode, "decode", 0, "executors that decode")
 	f.IntVar(&o.Mixed, "mixed", 0, "executors that do both")
+	f.IntVar(&o.Nodes, "nodes", 1, "tier nodes: each has its share of --kv-mem, and executors are spread over them, as if they were on several hosts")
 	f.DurationVar(&o.ReadyWait, "ready-wait", o.ReadyWait, "how long the start may take")
 	return c
 }
