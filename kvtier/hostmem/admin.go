@@ -117,6 +117,7 @@ func (d *Daemon) forget(p *pool) error {
 		}
 	}
 	d.graves.leave(p)
+	d.keeper.Remove(p.number)
 	d.pools = slices.DeleteFunc(d.pools, func(q *pool) bool { return q == p })
 	return d.store.drop(p.arena)
 }

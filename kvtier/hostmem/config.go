@@ -16,6 +16,8 @@ type Config struct {
 	// PoolBytes caps one pool. 0 gives the first pool everything; a host that
 	// serves two models at once sets it to a half.
 	PoolBytes int64
+	// Order is in which order blocks are evicted: OrderWeir, the default, or OrderLRU.
+	Order string
 	// EventBatches is how many batches of events wait for a slow reader before
 	// they are dropped and a gap is flagged. 0 means 64.
 	EventBatches int
@@ -48,6 +50,7 @@ func (c Config) Validate() error {
 	if c.PoolBytes < 0 || c.PoolBytes > c.Bytes {
 		errs = append(errs, fmt.Errorf("%w: %d bytes per pool of %d in all", ErrBudget, c.PoolBytes, c.Bytes))
 	}
+	errs = append(errs, checkOrder(c.Order))
 	if c.EventBatches < 0 {
 		errs = append(errs, fmt.Errorf("hostmem: %d event batches", c.EventBatches))
 	}

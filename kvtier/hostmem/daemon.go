@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/weir-dev/weir/kvtier/retain"
 )
 
 // Daemon is the one allocator of a host's KV memory. One goroutine (loop) owns
@@ -29,6 +31,7 @@ type Daemon struct {
 	pools  []*pool // in the order in which they came
 	turn   int     // whose events are sent next
 	graves *graves
+	keeper *retain.Keeper
 	conns  map[*conn]struct{}
 }
 
@@ -67,6 +70,7 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 	d.store = store
 	d.graves = newGraves(rememberMost, len(arenas) == 0)
 	for _, a := range arenas {
+		d.keeper = retain.NewKeeper(retain.Config{Policy: cfg.Order})
 		d.pools = append(d.pools, d.newPool(a))
 	}
 	d.probe()
@@ -208,6 +212,7 @@ func (d *Daemon) nextProbe() time.Duration {
 
 // probe reclaims what dead clients held and serves reservations that wait.
 func (d *Daemon) probe() {
+	d.rank(time.Now())
 	for _, p := range d.pools {
 		d.bury(p, false)
 		p.serveWaiting(time.Now())

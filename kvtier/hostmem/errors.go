@@ -4,6 +4,9 @@ import "errors"
 
 // Errors of this package. They are wrapped with what was wrong, where, and what to do.
 var (
+	// ErrOrder is an order of eviction that does not exist.
+	ErrOrder = errors.New("hostmem: no such order")
+
 	// ErrNoSpace: the filesystem cannot hold the memory asked for.
 	ErrNoSpace = errors.New("hostmem: not enough room for the KV memory")
 	// ErrBudget: the bytes given to the daemon are taken by other pools, or hold no slot of this size.

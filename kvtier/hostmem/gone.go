@@ -16,6 +16,9 @@ type Gone struct {
 // The rules by which blocks go.
 const (
 	RuleLRU       = "lru"          // room was needed, and it was the leaf used longest ago
+	RuleDead      = "dead"         // room was needed, and its context was replaced or its branch had ended
+	RuleIdle      = "idle"         // room was needed, and no live branch held it: of those, the one used longest ago
+	RuleWaiting   = "waiting"      // room was needed, and its branch was expected back last
 	RuleCleared   = "cleared"      // a person asked for an empty memory
 	RuleChecksum  = "checksum"     // its bytes were not those that were sealed
 	RuleWriter    = "writer_death" // its writer died before its bytes were known to be whole
@@ -23,6 +26,9 @@ const (
 	RuleErased    = "erase"        // its session was deleted
 	RuleForgotten = "forgotten"    // longer ago than the daemon remembers, or never kept
 )
+
+// ruleRoom: room was needed. The block's class says which rule that is.
+const ruleRoom = ""
 
 // rememberMost is the number of blocks that a daemon remembers: of 2 MB each, those
 // of the last 128 GB. A full memory of them takes 14 MB.

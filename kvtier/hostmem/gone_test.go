@@ -46,7 +46,7 @@ func TestWhy(t *testing.T) {
 
 	fill := testChain("fill", c.Capacity())
 	mustPut(t, c, fill[:c.Capacity()]...)
-	expect("the leaf used longest ago", a[2].Key, RuleLRU, true)
+	expect("the leaf used longest ago", a[2].Key, RuleIdle, true)
 	until(t, "known", func() bool { return stats(t, d).Reserved == 0 })
 	if _, err := d.Clear(); err != nil {
 		t.Fatal(err)

@@ -3,8 +3,10 @@ package hostmem
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/kvtier/retain"
 )
 
 // pool is the daemon's side of one pool file: the table of its slots and its
@@ -43,11 +45,11 @@ func (p *pool) cacheSlots() int { return int(min(32, p.arena.slots/(2*maxWriters
 // returns false, and gives none, if n cannot be had.
 func (p *pool) reserve(no, n, extra int, now int64) ([]slotRef, bool) {
 	for p.slots.Counts().Free < n {
-		if !p.evict(now, RuleLRU) {
+		if !p.evict(now, ruleRoom) {
 			return nil, false
 		}
 	}
-	for p.slots.Counts().Free < n+extra && p.evict(now, RuleLRU) {
+	for p.slots.Counts().Free < n+extra && p.evict(now, ruleRoom) {
 	}
 	given := p.slots.Reserve(uint32(no), n+extra, nil)
 	refs := make([]slotRef, len(given))
@@ -61,7 +63,7 @@ func (p *pool) reserve(no, n, extra int, now int64) ([]slotRef, bool) {
 	return refs, true
 }
 
-// evict frees one slot, by that rule. A block that a reader leases in the same moment stays:
+// evict frees one slot, by that rule, or by that of the block's class. A block that a reader leases in the same moment stays:
 // the state goes to evicting first, and the lease bits are read after that.
 func (p *pool) evict(now int64, rule string) bool {
 	for range 64 { // each further try means that a reader came between; then the next victim is another
@@ -74,6 +76,12 @@ func (p *pool) evict(now int64, rule string) bool {
 		if s.word().CompareAndSwap(word(gen, stSealed), word(gen, stEvicting)) && p.leases(uint32(id)).Load() != 0 {
 			s.word().Store(word(gen, stSealed))
 			continue
+		}
+		class, _ := p.slots.ClassOf(id)
+		b, _ := p.slots.Get(id)
+		if rule == ruleRoom {
+			rule = p.ruleOf(class)
+			p.keeper.Evicted(now, p.number, b, class)
 		}
 		p.remove(id, rule)
 		p.count.evictions++
@@ -152,6 +160,7 @@ func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
 		s.known().Store(1)
 		p.arena.insert(&b.Key, uint32(r.Slot))
 		p.out.add(kvtier.Event{Kind: kvtier.EventStored, Block: b})
+		p.keeper.Sealed(time.Now().UnixNano(), p.number, b.Key)
 	}
 	return true
 }

@@ -37,6 +37,7 @@ func (d *Daemon) newPool(a *arena) *pool {
 		p.count.duplicates++
 	}
 	a.repair()
+	d.enlist(p)
 	return p
 }
 

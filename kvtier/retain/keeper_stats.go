@@ -1,6 +1,9 @@
 package retain
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/schemas"
 )
@@ -106,6 +109,7 @@ type Holder struct {
 	Blocks   int                 `json:"blocks"`
 	Resident int                 `json:"resident"`
 	Own      int                 `json:"own"`
+	Rank     kvtier.Class        `json:"-"`
 }
 
 // Describe returns what is known of the branch of that number.
@@ -121,7 +125,19 @@ func (k *Keeper) describe(b *branch) Holder {
 	h := Holder{
 		Tenant: b.wait.Tenant, Session: b.wait.Session, Branch: b.wait.Branch, State: b.state, Why: b.why, AtNS: b.at,
 		Tool: b.wait.Tool, ResumeNS: b.wait.Hint, Class: b.class.String(), Score: b.score, Blocks: b.blocks,
+		Rank: b.class,
 	}
 	h.Resident, h.Own = k.find(b)
 	return h
+}
+
+// Session returns what is known of the branches of a session, by name.
+func (k *Keeper) Session(tenant, session string) (out []Holder) {
+	for _, b := range k.ring {
+		if b.wait.Tenant == tenant && b.wait.Session == session && !b.ghost {
+			out = append(out, k.describe(b))
+		}
+	}
+	slices.SortFunc(out, func(a, b Holder) int { return cmp.Compare(a.Branch, b.Branch) })
+	return out
 }
