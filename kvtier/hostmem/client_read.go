@@ -11,6 +11,9 @@ func (c *Client) Match(keys []kvtier.Key) int {
 	}
 	defer c.life.RUnlock()
 	for i := range keys {
+		if i%lookAhead == 0 {
+			c.fetch(keys[i:])
+		}
 		if _, _, ok := c.find(&keys[i]); !ok {
 			return i
 		}
@@ -31,6 +34,9 @@ func (c *Client) Lease(keys []kvtier.Key) []Ref {
 	c.leaseMu.Lock()
 	defer c.leaseMu.Unlock()
 	for i := range keys {
+		if i%lookAhead == 0 {
+			c.fetch(keys[i:])
+		}
 		id, w, ok := c.find(&keys[i])
 		if !ok {
 			break

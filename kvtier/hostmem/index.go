@@ -2,13 +2,15 @@ package hostmem
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/weir-dev/weir/kvtier"
 )
 
 // The shared index finds a slot by its key without a lock: open addressing with
-// linear probing over words of fingerprint << 32 | slot + 1. Clients insert by
+// linear probing over words of fingerprint << 32 | slot + 1, at a load of at most
+// three quarters: then eight buckets, a cache line, hold the most of a probe. Clients insert by
 // compare-and-swap into the first empty bucket of the probe sequence, so two
 // that seal the same key meet. Only the daemon removes.
 //
@@ -17,15 +19,34 @@ import (
 // that raced with a removal) is repaired when the daemon takes the block into its
 // table.
 
-// maxProbe bounds every probe: at a load of one half, runs this long do not
-// occur unless the shared memory was damaged.
+// maxProbe bounds every probe: at this load, runs this long do not occur unless the
+// shared memory was damaged.
 const maxProbe = 4096
 
+// bucket is bucket i, which may be up to once around the end.
 func (a *arena) bucket(i uint64) *atomic.Uint64 {
-	return ptr[atomic.Uint64](a.mem, a.index+int64(i&uint64(a.buckets-1))*8)
+	return ptr[atomic.Uint64](a.mem, a.index+int64(a.around(i))*8)
 }
 
-func home(k *kvtier.Key) uint64    { return binary.NativeEndian.Uint64(k[:8]) }
+func (a *arena) around(i uint64) uint64 {
+	if i >= uint64(a.buckets) {
+		i -= uint64(a.buckets)
+	}
+	return i
+}
+
+// behind is how many steps bucket i lies behind bucket h.
+func (a *arena) behind(i, h uint64) uint64 {
+	return a.around(a.around(i) + uint64(a.buckets) - a.around(h))
+}
+
+// home is the bucket at which probes for a key begin: the key's first 64 bits, scaled
+// to the number of buckets, which need not be a power of two.
+func (a *arena) home(k *kvtier.Key) uint64 {
+	h, _ := bits.Mul64(binary.NativeEndian.Uint64(k[:8]), uint64(a.buckets))
+	return h
+}
+
 func print32(k *kvtier.Key) uint64 { return uint64(binary.NativeEndian.Uint32(k[8:12])) }
 
 func entry(k *kvtier.Key, id uint32) uint64 { return print32(k)<<32 | uint64(id+1) }
@@ -35,7 +56,7 @@ func (a *arena) probes() uint64 { return min(maxProbe, uint64(a.buckets)) }
 
 // find returns the slot that holds key and the state word under which it does.
 func (a *arena) find(k *kvtier.Key) (id uint32, w uint64, ok bool) {
-	h, fp := home(k), print32(k)
+	h, fp := a.home(k), print32(k)
 	kw := toWords(k)
 	for i, n := h, h+a.probes(); i != n; i++ {
 		e := a.bucket(i).Load()
@@ -50,6 +71,37 @@ func (a *arena) find(k *kvtier.Key) (id uint32, w uint64, ok bool) {
 		}
 	}
 	return 0, 0, false
+}
+
+const (
+	lookAhead  = 16      // keys whose memory is fetched side by side
+	fetchSlots = 1 << 16 // in smaller pools most of it is in the cache
+)
+
+// fetch brings the buckets and headers of up to lookAhead keys into the cache. Each
+// is a miss in a large pool, and a look-up waits for both; the loads of different
+// keys do not wait for one another.
+func (a *arena) fetch(keys []kvtier.Key) (touched uint64) {
+	if a.slots < fetchSlots {
+		return 0
+	}
+	keys = keys[:min(len(keys), lookAhead)]
+	for i := range keys {
+		touched ^= a.bucket(a.home(&keys[i])).Load()
+	}
+	for i := range keys {
+		h, fp := a.home(&keys[i]), print32(&keys[i])
+		for b := h; b != h+8; b++ {
+			e := a.bucket(b).Load()
+			if id := uint32(e) - 1; e>>32 == fp && int64(id) < a.slots {
+				touched ^= a.slot(id).word().Load()
+			}
+			if e == 0 || e>>32 == fp {
+				break
+			}
+		}
+	}
+	return touched
 }
 
 // holds tells whether the slot of entry e is sealed under the key.
@@ -73,7 +125,7 @@ func (a *arena) insert(k *kvtier.Key, id uint32) (found uint32, ok bool) {
 	e := entry(k, id)
 	kw := toWords(k)
 	for range 4 { // again only when a removal closed the run behind the insert
-		h := home(k)
+		h := a.home(k)
 		for i, n := h, h+a.probes(); i != n; i++ {
 			b := a.bucket(i)
 			v := b.Load()
@@ -105,7 +157,7 @@ func (a *arena) insert(k *kvtier.Key, id uint32) (found uint32, ok bool) {
 // between both places in time can miss it, which costs that reader a match.
 func (a *arena) remove(k *kvtier.Key, id uint32) bool {
 	e := entry(k, id)
-	h := home(k)
+	h := a.home(k)
 	for i, n := h, h+a.probes(); i != n; i++ {
 		switch a.bucket(i).Load() {
 		case e:
@@ -119,9 +171,11 @@ func (a *arena) remove(k *kvtier.Key, id uint32) bool {
 }
 
 func (a *arena) closeGap(hole uint64) {
-	mask := uint64(a.buckets - 1)
 	cleared := false
-	for k, n := hole+1, hole+1+a.probes(); k != n; k++ {
+	hole = a.around(hole)
+	k := hole
+	for range a.probes() {
+		k = a.around(k + 1)
 		e := a.bucket(k).Load()
 		if e == 0 {
 			if cleared {
@@ -129,12 +183,12 @@ func (a *arena) closeGap(hole uint64) {
 			}
 			a.bucket(hole).Store(0)
 			cleared = true
-			k-- // an insert may have passed the hole and taken bucket k: look again
+			k = a.around(k + uint64(a.buckets) - 1) // an insert may have passed the hole and taken bucket k: look again
 			continue
 		}
 		if id := uint32(e) - 1; int64(id) < a.slots {
 			key := a.slot(id).loadKey(32)
-			if (k-home(&key))&mask < (k-hole)&mask {
+			if a.behind(k, a.home(&key)) < a.behind(k, hole) {
 				continue // its home lies behind the hole
 			}
 		}
@@ -193,10 +247,9 @@ func (a *arena) usable(e, i uint64) bool {
 		return false
 	}
 	k := a.slot(uint32(e) - 1).loadKey(32)
-	mask := uint64(a.buckets - 1)
 	kw := toWords(&k)
-	for j, n := home(&k), home(&k)+a.probes(); j != n; j++ {
-		if j&mask == i&mask {
+	for j, n := a.home(&k), a.home(&k)+a.probes(); j != n; j++ {
+		if a.around(j) == a.around(i) {
 			return true
 		}
 		v := a.bucket(j).Load()

@@ -13,7 +13,7 @@ import (
 //	4,096    writers   64 entries of 128 bytes (writers.go)
 //	12,288   leases    8 bytes per slot: one bit per client
 //	…        slots     one header of 128 bytes each (slot.go)
-//	…        index     8 bytes per bucket, a power of two, at least two per slot (index.go)
+//	…        index     8 bytes per bucket, four for three slots (index.go)
 //	…        data      one stride per slot, page-aligned
 const (
 	layoutVersion = 2
@@ -63,12 +63,9 @@ type layout struct {
 
 // newLayout places n blocks of block bytes.
 func newLayout(block, n int64) layout {
-	l := layout{block: block, slots: n, buckets: 8, stride: alignUp(block, dataAlign)}
+	l := layout{block: block, slots: n, buckets: max(8, n+n/3+1), stride: alignUp(block, dataAlign)}
 	if block >= 16*pageBytes {
 		l.stride = alignUp(block, pageBytes)
-	}
-	for l.buckets < 2*n {
-		l.buckets *= 2
 	}
 	l.headers = alignUp(offLeases+n*leaseBytes, slotBytes)
 	l.index = l.headers + n*slotBytes

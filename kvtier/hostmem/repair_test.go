@@ -26,7 +26,7 @@ func TestRepairOfADamagedIndex(t *testing.T) {
 			keys = append(keys, k)
 		}
 		for range rng.IntN(600) { // up to a table without an empty bucket
-			b := a.bucket(rng.Uint64())
+			b := a.bucket(rng.Uint64N(uint64(a.buckets)))
 			b.Store(b.Load() ^ 1<<rng.IntN(64))
 		}
 		a.repair()
