@@ -112,6 +112,9 @@ bench: ## runs benchmarks six times into bin/bench-new.txt; the run before becom
 bench-weir: build engine ## overhead, throughput and copies as ratios in one run, as JSON lines
 	$(GO) run ./e2e/benchrun
 
+bench-tier: ## the shared KV memory against memcpy, and its index, in one run, as JSON lines
+	$(GO) run ./e2e/benchtier
+
 bench-cmp: ## compares the last two benchmark runs
 	$(GO) run $(BENCHSTAT) bin/bench-old.txt bin/bench-new.txt
 
@@ -173,6 +176,6 @@ compose-test: build engine ## runs the stack from local images: turns, spans and
 compose-long: build engine ## all about the stack: collector, scaling, and every service killed once
 	WEIR_COMPOSE=long WEIR_BIN=$(CURDIR)/bin/weir $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose
 
-.PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-cmp show-turn show-agents \
+.PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-tier bench-cmp show-turn show-agents \
 	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down \
 	compose-local compose-test compose-long
