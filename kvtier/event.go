@@ -26,6 +26,8 @@ const (
 	EventStored  EventKind = iota // the block may be read from here on
 	EventEvicted                  // the block is gone
 	EventCleared                  // every block of the pool is gone; Block is zero
+	EventMoved                    // the block left memory and lies on disk
+	EventDropped                  // the block left the disk
 )
 
 // String returns the kind as it stands in notices.
@@ -37,6 +39,10 @@ func (k EventKind) String() string {
 		return "evicted"
 	case EventCleared:
 		return "cleared"
+	case EventMoved:
+		return "moved"
+	case EventDropped:
+		return "dropped"
 	default:
 		return "unknown"
 	}

@@ -87,14 +87,14 @@ func (d *Daemon) Snapshot() ([]Snapshot, error) {
 }
 
 // Clear evicts every block that nobody leases, in all pools, and returns how many
-// there were.
+// there were. It empties the disk too.
 func (d *Daemon) Clear() (evicted int, err error) {
 	err = d.call(func() {
 		for _, p := range d.pools {
 			evicted += p.clear(time.Now().UnixNano())
 		}
 	})
-	return evicted, err
+	return evicted, errors.Join(err, d.clearDisk())
 }
 
 // CheckIntegrity compares tables, headers and indexes of all pools. It is exact
@@ -117,6 +117,8 @@ func (d *Daemon) forget(p *pool) error {
 		}
 	}
 	d.graves.leave(p)
+	p.mapped.Lock()
+	defer p.mapped.Unlock()
 	d.keeper.Remove(p.number)
 	d.pools = slices.DeleteFunc(d.pools, func(q *pool) bool { return q == p })
 	return d.store.drop(p.arena)

@@ -92,8 +92,24 @@ func (d *Daemon) answerWhy(c *conn, m message) {
 }
 
 func (d *Daemon) answerErase(c *conn, m message) {
-	removed, left := d.erase(keysFromHex(m.Keys))
-	c.send(message{Op: opErased, ID: m.ID, N: removed, Extra: left})
+	keys := keysFromHex(m.Keys)
+	removed, left, disk := d.erase(keys)
+	answer := func() { c.send(message{Op: opErased, ID: m.ID, N: removed, Extra: left}) }
+	if disk == nil {
+		answer()
+		return
+	}
+	more := d.later(func() {
+		n, err := disk()
+		if removed += n; err != nil {
+			left++ // ask again
+		}
+		answer()
+	})
+	if !more {
+		left++
+		answer()
+	}
 }
 
 func firstOf(s []string) string {

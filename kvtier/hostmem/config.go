@@ -3,7 +3,10 @@ package hostmem
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+
+	"github.com/weir-dev/weir/kvtier/disk"
 )
 
 // Config says what memory a daemon manages.
@@ -21,6 +24,15 @@ type Config struct {
 	// EventBatches is how many batches of events wait for a slow reader before
 	// they are dropped and a gap is flagged. 0 means 64.
 	EventBatches int
+	// Disk is a folder on a local disk that takes what memory gives up, DiskBytes at
+	// most; empty for none. One daemon per folder. A folder that cannot be used costs the
+	// disk, never the memory: see DiskStats.
+	Disk      string
+	DiskBytes int64
+	// DiskRate bounds how fast blocks are written, in bytes per second. 0 means 512 MiB.
+	DiskRate int64
+	// Logger is told what goes wrong with the disk; nil for none.
+	Logger *slog.Logger
 }
 
 const (
@@ -35,6 +47,12 @@ func (c *Config) fill() {
 	}
 	if c.PoolBytes == 0 {
 		c.PoolBytes = c.Bytes
+	}
+	if c.DiskRate == 0 {
+		c.DiskRate = 512 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 }
 
@@ -53,6 +71,14 @@ func (c Config) Validate() error {
 	errs = append(errs, checkOrder(c.Order))
 	if c.EventBatches < 0 {
 		errs = append(errs, fmt.Errorf("hostmem: %d event batches", c.EventBatches))
+	}
+	if c.DiskRate < 0 {
+		errs = append(errs, fmt.Errorf("hostmem: %d bytes per second to disk", c.DiskRate))
+	}
+	if c.Disk != "" {
+		if err := (disk.Config{Dir: c.Disk, Bytes: c.DiskBytes}).Validate(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	errs = append(errs, checkSocket(c.Dir))
 	return errors.Join(errs...)

@@ -138,6 +138,15 @@ func (d *Daemon) handle(c *conn, m message) {
 		return
 	case opErase:
 		d.answerErase(c, m)
+	case opDisk:
+		d.answerDisk(c, m)
+		return
+	case opTrail:
+		d.answerTrail(c, m)
+		return
+	case opBad:
+		d.checkDisk(p, keysFromHex(m.Keys))
+		return
 	case opSealed:
 		for _, r := range reservations(m.Slots) {
 			p.adopt(no, r, false)

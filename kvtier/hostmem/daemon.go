@@ -31,6 +31,7 @@ type Daemon struct {
 	pools  []*pool // in the order in which they came
 	turn   int     // whose events are sent next
 	graves *graves
+	spill  *spill // nil without a disk
 	keeper *retain.Keeper
 	conns  map[*conn]struct{}
 }
@@ -69,6 +70,7 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 	}
 	d.store = store
 	d.graves = newGraves(rememberMost, len(arenas) == 0)
+	d.spill = openSpill(cfg)
 	for _, a := range arenas {
 		d.keeper = retain.NewKeeper(retain.Config{Policy: cfg.Order})
 		d.pools = append(d.pools, d.newPool(a))
@@ -77,6 +79,10 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 	if d.ln, err = listen(cfg.Dir); err != nil {
 		d.release()
 		return nil, err
+	}
+	if d.spill != nil {
+		d.wg.Add(1)
+		go d.runSpill()
 	}
 	d.wg.Add(2)
 	go d.loop()
@@ -111,6 +117,7 @@ func (d *Daemon) loop() {
 				armed, due = true, at
 			}
 		}
+		d.pickSpill(time.Now())
 		var out chan<- Batch
 		p, batch := d.nextBatch()
 		if p != nil {
@@ -196,7 +203,7 @@ func (d *Daemon) call(f func()) error {
 // nextProbe is how long until something may have changed that no message
 // announces: a lock that became free, or a reservation whose time is up.
 func (d *Daemon) nextProbe() time.Duration {
-	next := never
+	next := d.spill.pause(time.Now())
 	for _, p := range d.pools {
 		for _, w := range p.writers {
 			if w != nil && w.conn == nil {
@@ -252,6 +259,9 @@ func (d *Daemon) Close() error {
 func (d *Daemon) release() {
 	for _, p := range d.pools {
 		_ = p.close()
+	}
+	if err := d.spill.close(); err != nil {
+		d.cfg.Logger.Warn("the KV disk did not close well", "error", err)
 	}
 	_ = d.lock.Close()
 }

@@ -14,8 +14,8 @@ var ErrInUse = errors.New("hostmem: blocks are in use")
 // Erase removes the blocks that keys name, all that follow them, and the blocks
 // before them as far as no other chain needs them, and overwrites their bytes with
 // zeros. It also overwrites the bytes of such blocks that were evicted and whose
-// slot has not been used since. Keys are the ends of chains; one that is not there
-// is followed upwards as far as the daemon remembers it.
+// slot has not been used since, and of those on disk. Keys are the ends of chains; one
+// that is not there is followed upwards as far as the daemon remembers it.
 //
 // A block that is leased stays, with those before it, and the error wraps ErrInUse:
 // ask again when its reader is done. What remains unseen: bytes in slots that a
@@ -25,8 +25,15 @@ var ErrInUse = errors.New("hostmem: blocks are in use")
 // which no slot is given out.
 func (d *Daemon) Erase(keys []kvtier.Key) (removed int, err error) {
 	left := 0
-	if cerr := d.call(func() { removed, left = d.erase(keys) }); cerr != nil {
+	var disk func() (int, error)
+	if cerr := d.call(func() { removed, left, disk = d.erase(keys) }); cerr != nil {
 		return 0, cerr
+	}
+	if disk != nil {
+		n, err := disk()
+		if removed += n; err != nil {
+			return removed, err
+		}
 	}
 	return removed, inUse(left)
 }
@@ -38,7 +45,10 @@ func inUse(left int) error {
 	return fmt.Errorf("%w: %d that were to be erased are read", ErrInUse, left)
 }
 
-func (d *Daemon) erase(keys []kvtier.Key) (removed, left int) {
+// erase does so in memory. What is to be done on disk is returned, to be called outside
+// of the loop; nil without a disk.
+func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, disk func() (int, error)) {
+	disk = d.eraseDisk(keys)
 	for _, p := range d.pools {
 		for _, w := range p.writers {
 			if w != nil {
@@ -54,7 +64,7 @@ func (d *Daemon) erase(keys []kvtier.Key) (removed, left int) {
 		r, l := d.eraseAbove(k)
 		removed, left = removed+r, left+l
 	}
-	return removed, left
+	return removed, left, disk
 }
 
 // eraseBelow removes the blocks that follow keys, last ones first, but not keys.

@@ -43,10 +43,10 @@ func TestGarbageClientsAreCutOff(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, text, want string }{
 		{"other protocol", `{"op":"hello","proto":99}`, "protocol 99"},
-		{"no nonce", `{"op":"hello","proto":2}`, "nonce"},
-		{"bad writer", `{"op":"hello","proto":2,"nonce":"` + strings.Repeat("0", 32) + `","writer":"../x","pool":"p","block":1}`, "writer id"},
-		{"bad pool", `{"op":"hello","proto":2,"nonce":"` + strings.Repeat("0", 32) + `","writer":"x","pool":"p","block":-1}`, "blocks of -1"},
-		{"stolen name", `{"op":"hello","proto":2,"nonce":"` + strings.Repeat("0", 32) + `","writer":"w","pool":"p","block":1}`, "does not hold its lock"},
+		{"no nonce", `{"op":"hello","proto":3}`, "nonce"},
+		{"bad writer", `{"op":"hello","proto":3,"nonce":"` + strings.Repeat("0", 32) + `","writer":"../x","pool":"p","block":1}`, "writer id"},
+		{"bad pool", `{"op":"hello","proto":3,"nonce":"` + strings.Repeat("0", 32) + `","writer":"x","pool":"p","block":-1}`, "blocks of -1"},
+		{"stolen name", `{"op":"hello","proto":3,"nonce":"` + strings.Repeat("0", 32) + `","writer":"w","pool":"p","block":1}`, "does not hold its lock"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			nc := dialRaw(t, dir)

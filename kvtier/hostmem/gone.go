@@ -24,6 +24,7 @@ const (
 	RuleWriter    = "writer_death" // its writer died before its bytes were known to be whole
 	RulePool      = "pool_closed"  // its model is not served any more, and another one needed the memory
 	RuleErased    = "erase"        // its session was deleted
+	RuleDisk      = "on_disk"      // it left memory and lies on disk, but could not be read in time
 	RuleForgotten = "forgotten"    // longer ago than the daemon remembers, or never kept
 )
 
@@ -100,6 +101,15 @@ func (d *Daemon) why(k kvtier.Key) (g Gone, ok bool) {
 	for _, p := range d.pools {
 		if _, found := p.slots.Find(k); found {
 			return Gone{}, false
+		}
+	}
+	if d.spill != nil {
+		if _, onDisk := d.spill.store.Parent(k); onDisk {
+			g := Gone{Rule: RuleDisk}
+			if e := d.graves.find(k); e != nil {
+				g.AtNS = e.at
+			}
+			return g, true
 		}
 	}
 	switch e := d.graves.find(k); {

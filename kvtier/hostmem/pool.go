@@ -3,6 +3,7 @@ package hostmem
 import (
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-dev/weir/kvtier"
@@ -19,6 +20,10 @@ type pool struct {
 	out     outbox
 	count   counters
 	graves  *graves // of the daemon
+	spill   *spill  // of the daemon; nil without a disk
+	// mapped is held while the writer to disk, which alone of the daemon's goroutines
+	// looks at the mapping outside of the loop, does so, and to unmap.
+	mapped sync.Mutex
 }
 
 // writer is a client as the daemon knows it. conn is nil while it is not
@@ -100,7 +105,7 @@ func (p *pool) remove(id kvtier.SlotID, rule string) {
 	p.arena.remove(&b.Key, uint32(id))
 	p.blank(uint32(id), gen)
 	p.remember(id, b, rule)
-	p.out.add(kvtier.Event{Kind: kvtier.EventEvicted, Block: b})
+	p.out.add(kvtier.Event{Kind: p.leaves(b, rule), Block: b})
 }
 
 // blank marks a slot free in shared memory. The generation stays: the next
@@ -159,6 +164,7 @@ func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
 	default:
 		s.known().Store(1)
 		p.arena.insert(&b.Key, uint32(r.Slot))
+		p.spill.look()
 		p.out.add(kvtier.Event{Kind: kvtier.EventStored, Block: b})
 		p.keeper.Sealed(time.Now().UnixNano(), p.number, b.Key)
 	}

@@ -11,7 +11,7 @@ import (
 // stay with their writers, and only the lock of a writer says whether it lives.
 // Clients read and seal while this runs.
 func (d *Daemon) newPool(a *arena) *pool {
-	p := &pool{arena: a, graves: d.graves}
+	p := &pool{arena: a, graves: d.graves, spill: d.spill}
 	p.out = outbox{pool: a.pool, epoch: a.epoch().Add(1)}
 	a.pressure().Store(0)
 	var known uint64

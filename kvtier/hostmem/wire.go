@@ -20,12 +20,17 @@ import (
 //	  corrupt   slots                                        checksum differs; the daemon checks and removes
 //	  why       id keys                                      one key; answered by gone
 //	  erase     id keys                                      answered by erased
+//	  disk      id keys                                      answered by places
+//	  trail     id keys n                                    one key; answered by trail
+//	  bad       keys                                         blocks on disk whose bytes are wrong; the daemon checks
 //	daemon → client
 //	  welcome   file arena no cache                          answers hello
 //	  slots     id slots                                     answers reserve
 //	  error     id code text
 //	  gone      id n at_ns code                              n is 0 for a block that is there; code is the rule
 //	  erased    id n extra                                   blocks removed, and left because they are read
+//	  places    id file places                               file is the disk's folder; empty without a disk
+//	  trail     id keys                                      the keys before that one, last first, as far as known
 //	  trim                                                   others wait: abandon what is not in use
 type message struct {
 	Op      string    `json:"op"`
@@ -48,6 +53,7 @@ type message struct {
 	No       int       `json:"no,omitempty"`
 	Cache    int       `json:"cache,omitempty"` // most unused slots a client should hold
 	Keys     []string  `json:"keys,omitempty"`  // hex
+	Places   []place   `json:"places,omitempty"`
 	AtNS     int64     `json:"at_ns,omitempty"`
 	Code     string    `json:"code,omitempty"`
 	Text     string    `json:"text,omitempty"`
@@ -56,8 +62,16 @@ type message struct {
 // slotRef is a slot number and its generation.
 type slotRef [2]uint64
 
+// place is where one of the keys asked for lies on disk.
+type place struct {
+	Key int    `json:"k"` // in the order of the question
+	Seg string `json:"s"`
+	At  int64  `json:"i"`
+	Gen uint64 `json:"g"`
+}
+
 const (
-	protoVersion = 2
+	protoVersion = 3
 	maxLine      = 64 << 10
 	maxRefs      = 1024 // per message: at most 41 KiB of text
 	ioTimeout    = 2 * time.Second
@@ -70,12 +84,16 @@ const (
 	opCorrupt = "corrupt"
 	opWhy     = "why"
 	opErase   = "erase"
+	opDisk    = "disk"
+	opTrail   = "trail"
+	opBad     = "bad"
 	opWelcome = "welcome"
 	opSlots   = "slots"
 	opError   = "error"
 	opTrim    = "trim"
 	opGone    = "gone"
 	opErased  = "erased"
+	opPlaces  = "places"
 
 	codeFull    = "full"
 	codeBusy    = "busy"
