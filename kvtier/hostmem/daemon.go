@@ -70,9 +70,9 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 	}
 	d.store = store
 	d.graves = newGraves(rememberMost, len(arenas) == 0)
+	d.keeper = retain.NewKeeper(retain.Config{Policy: cfg.Order})
 	d.spill = openSpill(cfg)
 	for _, a := range arenas {
-		d.keeper = retain.NewKeeper(retain.Config{Policy: cfg.Order})
 		d.pools = append(d.pools, d.newPool(a))
 	}
 	d.probe()

@@ -19,8 +19,10 @@ type pool struct {
 	waiting []waiting // reservations that found no room, first come first served
 	out     outbox
 	count   counters
-	graves  *graves // of the daemon
-	spill   *spill  // of the daemon; nil without a disk
+	graves  *graves        // of the daemon
+	keeper  *retain.Keeper // likewise
+	number  int            // of the pool in it
+	spill   *spill         // of the daemon; nil without a disk
 	// mapped is held while the writer to disk, which alone of the daemon's goroutines
 	// looks at the mapping outside of the loop, does so, and to unmap.
 	mapped sync.Mutex
@@ -68,8 +70,9 @@ func (p *pool) reserve(no, n, extra int, now int64) ([]slotRef, bool) {
 	return refs, true
 }
 
-// evict frees one slot, by that rule, or by that of the block's class. A block that a reader leases in the same moment stays:
-// the state goes to evicting first, and the lease bits are read after that.
+// evict frees one slot, by that rule, or by that of the block's class. A block that a
+// reader leases in the same moment stays: the state goes to evicting first, and the
+// lease bits are read after that.
 func (p *pool) evict(now int64, rule string) bool {
 	for range 64 { // each further try means that a reader came between; then the next victim is another
 		id, ok := p.slots.Victim(p, now)
