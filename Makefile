@@ -52,13 +52,14 @@ engine: .engine/.installed ## installs the llama.cpp libraries into .engine (wit
 		touch $@; \
 	fi
 
-# go-nvml's headers mark much of it as deprecated.
-export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+# go-nvml's headers mark much of it as deprecated. Only builds of it get the flag:
+# another CGO_CFLAGS builds the standard library anew.
+CGO_NVML = CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations"
 
 build: bin/weir ## builds bin/weir (static, no cgo); NVML=1: with readings of NVIDIA devices, which need cgo
 
 bin/weir: $(SOURCES)
-	CGO_ENABLED=$(if $(NVML),1,0) $(GO) build $(if $(NVML),-tags nvml) -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $@ $(MAIN)
+	$(if $(NVML),$(CGO_NVML),CGO_ENABLED=0) $(GO) build $(if $(NVML),-tags nvml) -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $@ $(MAIN)
 
 up: build engine ## sets up and runs a whole stack on this machine until Ctrl-C
 	bin/weir up
@@ -81,7 +82,7 @@ clean: ## removes what was built; .engine stays
 test: build engine ## vets and tests both modules; the long end-to-end runs are in `make e2e`
 	$(GO) vet work
 	$(GO) test -timeout 10m $(TESTFLAGS) ./...
-	$(if $(shell command -v gcc),CGO_ENABLED=1 $(GO) test -tags nvml $(TESTFLAGS) ./gpuexec/nvml,@echo "no C compiler: the tests of NVIDIA readings are left out")
+	$(if $(shell command -v gcc),$(CGO_NVML) $(GO) test -tags nvml $(TESTFLAGS) ./gpuexec/nvml,@echo "no C compiler: the tests of NVIDIA readings are left out")
 	$(GO) test -count=1 -timeout 15m -short $(TESTFLAGS) ./e2e/...
 
 short: ## tests without engine, network or long runs
