@@ -117,9 +117,9 @@ func (d *Daemon) forget(p *pool) error {
 		}
 	}
 	d.graves.leave(p)
+	d.keeper.Remove(p.number)
 	p.mapped.Lock()
 	defer p.mapped.Unlock()
-	d.keeper.Remove(p.number)
 	d.pools = slices.DeleteFunc(d.pools, func(q *pool) bool { return q == p })
 	return d.store.drop(p.arena)
 }

@@ -31,8 +31,8 @@ type Daemon struct {
 	pools  []*pool // in the order in which they came
 	turn   int     // whose events are sent next
 	graves *graves
-	spill  *spill // nil without a disk
 	keeper *retain.Keeper
+	spill  *spill // nil without a disk
 	conns  map[*conn]struct{}
 }
 
@@ -203,7 +203,7 @@ func (d *Daemon) call(f func()) error {
 // nextProbe is how long until something may have changed that no message
 // announces: a lock that became free, or a reservation whose time is up.
 func (d *Daemon) nextProbe() time.Duration {
-	next := d.spill.pause(time.Now())
+	next := min(d.nextRank(time.Now()), d.spill.pause(time.Now()))
 	for _, p := range d.pools {
 		for _, w := range p.writers {
 			if w != nil && w.conn == nil {

@@ -168,8 +168,8 @@ func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
 		s.known().Store(1)
 		p.arena.insert(&b.Key, uint32(r.Slot))
 		p.spill.look()
-		p.out.add(kvtier.Event{Kind: kvtier.EventStored, Block: b})
 		p.keeper.Sealed(time.Now().UnixNano(), p.number, b.Key)
+		p.out.add(kvtier.Event{Kind: kvtier.EventStored, Block: b})
 	}
 	return true
 }
