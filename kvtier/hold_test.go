@@ -191,6 +191,7 @@ func (m *slotsMachine) rank(t *rapid.T) {
 }
 
 func (m *slotsMachine) checkBranches(t *rapid.T) {
+	m.checkSurvey(t)
 	for key, id := range m.n.sealed {
 		var want []BranchID
 		for b, x := range m.n.branches {
@@ -393,4 +394,49 @@ func TestFreshBlocksOutliveWaitingOnes(t *testing.T) {
 	if id, _ := s.Victim(use, 1100); id != n {
 		t.Errorf("slot %d goes, want %d, which nobody asked for in time", id, n)
 	}
+}
+
+// checkSurvey counts in parts of any size, and compares with a count of its own.
+func (m *slotsMachine) checkSurvey(t *rapid.T) {
+	for !m.s.Survey(3) {
+	}
+	for !m.s.Survey(3) { // a whole round without change
+	}
+	want := [ClassRunning + 1]int{}
+	for key := range m.n.sealed {
+		want[m.classOf(key)]++
+	}
+	if got := m.s.Surveyed(); got != want {
+		t.Fatalf("%v blocks by class, want %v", got, want)
+	}
+}
+
+// classOf is the class of any block: the best of the branches that go through it;
+// else dead when all that follows it is, and nobody shared it.
+func (m *slotsMachine) classOf(key Key) (c Class) {
+	c = ClassIdle
+	held := false
+	for _, b := range m.n.branches {
+		if b.at != (Key{}) && slices.Contains(m.n.chain(b.at), key) {
+			if !held {
+				held, c = true, b.class
+			}
+			c = max(c, b.class)
+		}
+	}
+	if held {
+		return c
+	}
+	if m.n.leaf(key) {
+		if m.n.dead[key] {
+			return ClassDead
+		}
+		return ClassIdle
+	}
+	for other := range m.n.sealed {
+		if m.n.leaf(other) && m.n.dead[other] && slices.Contains(m.n.chain(other), key) && len(m.n.passed[key]) < 2 {
+			return ClassDead
+		}
+	}
+	return ClassIdle
 }

@@ -42,6 +42,7 @@ type slotMeta struct {
 	state  SlotState
 	origin Origin
 	flags  uint8
+	seen   uint16 // by the survey
 }
 
 // Slots is the table of one pool's slots and its retention order: leaves before
@@ -73,6 +74,7 @@ type Slots struct {
 	pending     map[Key]int32 // first branch that waits for a block to be sealed
 	queue       []int32       // scratch space of walk
 	freshFor    int64
+	survey      survey
 }
 
 // Counts are the slots by state; Free + Reserved + Sealed = Total always.
@@ -190,7 +192,7 @@ func (s *Slots) place(id SlotID, b Block, use int64) {
 	m, x := &s.meta[id], int32(id)
 	m.key, m.index, m.origin = b.Key, int32(b.Index), b.Origin
 	m.state, m.use = SlotSealed, use
-	m.first, m.flags = 0, 0
+	m.first, m.flags, m.seen = 0, 0, 0
 	s.welcome(x)
 	s.index.insert(s.meta, id)
 	s.sealed++

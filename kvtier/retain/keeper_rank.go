@@ -12,6 +12,9 @@ import (
 // rankSlice is how many branches one tick ranks: some 0.5 ms.
 const rankSlice = 512
 
+// surveySlice is how many blocks of a table one tick counts by class: some 1 ms.
+const surveySlice = 1 << 15
+
 // Next is when Tick wants to be called, in Unix ns; the largest number when there
 // is nothing to rank.
 func (k *Keeper) Next() int64 {
@@ -26,6 +29,11 @@ func (k *Keeper) Next() int64 {
 func (k *Keeper) Tick(now int64) {
 	if now < k.due || len(k.ring) == 0 || k.cfg.Policy != PolicyWeir {
 		return
+	}
+	for _, p := range k.pools {
+		if p.slots != nil {
+			p.slots.Survey(surveySlice)
+		}
 	}
 	for range min(rankSlice, len(k.ring)) {
 		if k.at >= len(k.ring) {

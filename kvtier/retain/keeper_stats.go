@@ -30,7 +30,16 @@ type Stats struct {
 
 // Stats returns the counts since the start.
 func (k *Keeper) Stats() Stats {
-	return Stats{Policy: k.cfg.Policy, Classes: k.counts, Branches: len(k.ring), Tenants: len(k.tenants), Forgotten: k.dropped}
+	counts := k.counts
+	for _, p := range k.pools {
+		if p.slots == nil {
+			continue
+		}
+		for c, n := range p.slots.Surveyed() {
+			counts[c].Bytes += int64(n) * p.block
+		}
+	}
+	return Stats{Policy: k.cfg.Policy, Classes: counts, Branches: len(k.ring), Tenants: len(k.tenants), Forgotten: k.dropped}
 }
 
 // Evicted says that a block of that class was evicted from a pool to make room.
