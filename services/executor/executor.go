@@ -36,8 +36,10 @@ type Config struct {
 	Arena    string // folder of the shared KV memory
 	Model    *model.Model
 	Engine   model.EngineOptions
-	Logger   *slog.Logger
-	Hooks    Hooks
+	// PeerToken is what nodes must know to give each other blocks; empty for none.
+	PeerToken string
+	Logger    *slog.Logger
+	Hooks     Hooks
 	// StuckAfter: an engine operation that takes longer ends the process, so that
 	// its turns are run elsewhere. 120 s.
 	StuckAfter time.Duration
@@ -74,14 +76,15 @@ func Run(ctx context.Context, cfg Config) error {
 		return errors.Join(err, eng.Close())
 	}
 	e := newEngine(cfg, eng, mem, format)
+	e.bring = newBringer(mem, format, cfg.PeerToken, cfg.Logger)
 	e.health = openHealth(cfg.Logger)
 	actor := gpuexec.NewExecutor(gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
-		Health: e.health.driver != nil, Inexact: !info.Exact, Devices: deviceNames(info.Devices),
+		Lower: len(e.bring.lowers) > 0, Health: e.health.driver != nil, Inexact: !info.Exact, Devices: deviceNames(info.Devices),
 	})
 	ask, err := newAsker(cfg.Conn, cfg.Cell)
 	if err != nil {
-		return errors.Join(err, mem.Close(), eng.Close())
+		return errors.Join(err, e.bring.close(), mem.Close(), eng.Close())
 	}
 	runner, err := jsrun.New(jsrun.Config{
 		Conn: cfg.Conn, Topology: cfg.Topology, Actor: actor, Name: cfg.ID, Logger: cfg.Logger, Inputs: inputs(cfg.Cell, cfg.ID),
@@ -89,7 +92,7 @@ func Run(ctx context.Context, cfg Config) error {
 		Local: func(op *schemas.Op, done func(schemas.OpDone)) { e.local(ctx, ask, op, done) },
 	})
 	if err != nil {
-		return errors.Join(err, mem.Close(), eng.Close())
+		return errors.Join(err, e.bring.close(), mem.Close(), eng.Close())
 	}
 	if cfg.Hooks.Stats != nil {
 		cfg.Hooks.Stats(runner.Stats())
@@ -106,7 +109,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	stop(nil)
 	<-ended
-	return errors.Join(err, e.health.close(), mem.Close(), eng.Close())
+	return errors.Join(err, e.health.close(), e.bring.close(), mem.Close(), eng.Close())
 }
 
 func deviceNames(ds []gpuexec.Device) []string {
@@ -149,6 +152,7 @@ func attach(ctx context.Context, cfg Config, f schemas.KVFormat, l gpuexec.Limit
 type engine struct {
 	worker     *worker.Worker
 	health     *health
+	bring      *bringer
 	started    time.Time
 	ops        chan job
 	busySince  atomic.Int64 // nanoseconds since started; 0 while idle
@@ -191,6 +195,14 @@ func (e *engine) local(ctx context.Context, ask *asker, op *schemas.Op, done fun
 			d := e.health.read()
 			done(schemas.OpDone{ID: op.ID, Health: &d})
 		}()
+		return
+	}
+	if op.Bring != nil {
+		start := time.Now()
+		e.bring.start(op, func(d schemas.OpDone) {
+			e.observe(op, start, &d)
+			done(d)
+		})
 		return
 	}
 	if op.Tokens == nil && op.Delivered == nil {

@@ -25,7 +25,11 @@ type medium interface {
 }
 
 // arena is the shared memory of one host, with its daemon and two clients.
-type arena struct{ a, b *hostmem.Client }
+type arena struct {
+	dir  string
+	d    *hostmem.Daemon
+	a, b *hostmem.Client
+}
 
 func (m arena) views() (worker.Tier, worker.Tier) { return &tier{mem: m.a}, &tier{mem: m.b} }
 
@@ -59,7 +63,7 @@ func newArena(t *testing.T, blockBytes int) arena {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	return arena{attach("a"), attach("b")}
+	return arena{dir, d, attach("a"), attach("b")}
 }
 
 // TestNoSharing: prompts of equal tokens share exactly the blocks before the first
@@ -67,8 +71,24 @@ func newArena(t *testing.T, blockBytes int) arena {
 // or tokenizer. Images lie anywhere, also over the borders of blocks. What one
 // executor reads of another's blocks gives the bytes and the answer that it would
 // have computed.
+//
+// It is so over one host's memory, and over those of two hosts whose second one fetches
+// from the first.
 func TestNoSharing(t *testing.T) {
-	var m medium = newArena(t, visionEngine(t).Limits().BlockBytes)
+	size := visionEngine(t).Limits().BlockBytes
+	t.Run("arena", func(t *testing.T) { checkNoSharing(t, newArena(t, size)) })
+	t.Run("peer", func(t *testing.T) {
+		m := newHosts(t, size)
+		checkNoSharing(t, m)
+		if n := m.brought(); n == 0 {
+			t.Error("no block was moved between the hosts")
+		} else {
+			t.Logf("%d blocks were moved between the hosts", n)
+		}
+	})
+}
+
+func checkNoSharing(t *testing.T, m medium) {
 	writer, reader := m.views()
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {
