@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -52,11 +53,12 @@ func (o *outgoing) connected() bool {
 	return o.up
 }
 
+// owns tells whether a caller has r: it is held, and was not given back to be kept.
 func (o *outgoing) owns(r slotRef) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	gen, ok := o.held[r[0]]
-	return ok && gen == r[1]
+	return ok && gen == r[1] && !slices.Contains(o.cache, r)
 }
 
 // fromCache takes up to n slots that are reserved already.
