@@ -40,6 +40,8 @@ type Options struct {
 	Role    string // first role of an executor that nobody has assigned one
 	Arena   string // folder of the shared KV memory
 	KVMem   int64
+	// PeerAddr is where other nodes get KV blocks from this one: host:port, or off.
+	PeerAddr string
 
 	Engine    string
 	ModelPath string
@@ -73,7 +75,7 @@ type Options struct {
 // Defaults of the flags.
 func Defaults() Options {
 	return Options{
-		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", KVMem: 1 << 30,
+		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30,
 		Engine: model.EngineAuto, Context: 8192, Slots: 8, Threads: 1, DirectMax: schemas.SizeSMax,
 		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info",
 	}
@@ -98,6 +100,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.GPULayers, "gpu-layers", o.GPULayers, "layers on the GPU, -1 for all (llama engine)")
 	f.Var((*size)(&o.KVMem), "kv-mem", "shared host memory for KV blocks, such as 512MiB or 4GiB")
 	f.StringVar(&o.Arena, "kv-dir", o.Arena, "folder of the shared KV memory (default: below /dev/shm)")
+	f.StringVar(&o.PeerAddr, "peer-addr", o.PeerAddr, "address on which other nodes get KV blocks from this one, or off; one that other hosts reach needs a token in "+EnvPeerToken)
 	f.BoolVar(&o.NullVision, "null-vision", o.NullVision, "let the null engine take images; it is a fake that sees nothing, for tests of everything around a model with vision")
 	f.IntVar(&o.DirectMax, "direct-max", o.DirectMax, "uncached prompt tokens up to which a turn skips the prefill stage; negative: never")
 	f.DurationVar(&o.Deadline, "deadline", o.Deadline, "time that a turn without its own deadline may take")

@@ -44,7 +44,7 @@ func node(t *testing.T) (*nats.Conn, *hostmem.Client) {
 	go func() {
 		ended <- Run(ctx, Config{
 			Conn: nc, Cell: "c0", Node: "n7", Dir: dir, Bytes: 1 << 20, Logger: slog.New(slog.DiscardHandler),
-			Ready: func(*hostmem.Daemon) { close(ready) },
+			Peer: "127.0.0.1:0", Ready: func(*hostmem.Daemon) { close(ready) },
 		})
 	}()
 	t.Cleanup(func() {

@@ -22,6 +22,9 @@ type Config struct {
 	Bytes   int64
 	Logger  *slog.Logger
 	Version string // of this build, for the list of services
+	// Peer is the address on which other nodes get blocks from this one; empty for none.
+	// PeerToken is what they must know.
+	Peer, PeerToken string
 	// Ready is called once the memory can be used.
 	Ready func(*hostmem.Daemon)
 }
@@ -34,6 +37,12 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	n := newNotifier(cfg, d)
+	srv, addr, err := givePeers(cfg)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	defer closePeers(srv)
+	n.peer = addr
 	sub, err := cfg.Conn.Subscribe(schemas.SyncSubject(cfg.Node), n.sync)
 	if err != nil {
 		return errors.Join(err, d.Close())
@@ -47,7 +56,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Ready != nil {
 		cfg.Ready(d)
 	}
-	cfg.Logger.Info("KV memory is served", "node", cfg.Node, "dir", cfg.Dir, "bytes", cfg.Bytes)
+	cfg.Logger.Info("KV memory is served", "node", cfg.Node, "dir", cfg.Dir, "bytes", cfg.Bytes, "peer", addr)
 	for {
 		select {
 		case <-ctx.Done():
