@@ -192,3 +192,24 @@ func (s *Slots) widow(id int32, dead bool) {
 	}
 	s.settle(id)
 }
+
+// First returns the branch whose context went through a block first, 0 for none, and
+// whether those of others did too.
+func (s *Slots) First(id SlotID) (b BranchID, shared bool) {
+	if int(id) >= len(s.meta) || s.meta[id].state != SlotSealed {
+		return 0, false
+	}
+	return s.meta[id].first, s.meta[id].flags&flagShared != 0
+}
+
+// Whole reports whether all blocks before a block in its chain are in the table. It
+// walks them.
+func (s *Slots) Whole(id SlotID) bool {
+	x := int32(id)
+	for s.meta[x].index > 0 {
+		if x = s.parentSlot(x); x == none {
+			return false
+		}
+	}
+	return true
+}

@@ -106,6 +106,9 @@ type BlockInfo struct {
 	UseNS   int64 // last use, Unix time
 	Holders []retain.Holder
 	More    int // holders that are not listed
+	// First is the branch that had it first, when nobody holds it any more.
+	First *retain.Holder
+	Whole bool // all blocks before it are there too
 	// Place is how many leaves go before it, and that it is one; -1 when it is no leaf,
 	// is behind the first 1,024, or is not evicted at all.
 	Place int
@@ -143,7 +146,7 @@ func (d *Daemon) block(p *pool, id kvtier.SlotID, places map[kvtier.SlotID]int) 
 	class, _ := p.slots.ClassOf(id)
 	i := BlockInfo{
 		Key: b.Key, There: true, Pool: p.pool, Parent: b.Parent, Index: b.Index, Leaf: p.slots.Leaf(id), Leased: p.Leased(id),
-		Class: class, UseNS: p.LastUse(id), Place: -1,
+		Class: class, UseNS: p.LastUse(id), Place: -1, Whole: p.slots.Whole(id),
 	}
 	if n, ok := places[id]; ok {
 		i.Place = n
@@ -160,6 +163,12 @@ func (d *Daemon) block(p *pool, id kvtier.SlotID, places map[kvtier.SlotID]int) 
 			i.More++
 		}
 	}
+	if len(i.Holders) == 0 {
+		first, _ := p.slots.First(id)
+		if h, ok := d.keeper.Describe(first); ok {
+			i.First = &h
+		}
+	}
 	return i
 }
 
@@ -169,3 +178,6 @@ func (d *Daemon) Branches(tenant, session string) ([]retain.Holder, error) {
 	err := d.call(func() { out = d.keeper.Session(tenant, session) })
 	return out, err
 }
+
+// Order is the order in which blocks are evicted.
+func (d *Daemon) Order() string { return d.keeper.Policy() }

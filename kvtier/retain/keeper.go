@@ -111,6 +111,7 @@ type branch struct {
 	wait   Wait
 	tail   kvtier.Key
 	blocks int  // of its context
+	lost   loss // what became of an earlier context
 	keep   int  // leading blocks that are needed again; 0 for all
 	pool   int  // where its blocks are, none when that is not known
 	held   bool // the tables know it
@@ -120,6 +121,12 @@ type branch struct {
 	score  float64 // of the estimator: the higher, the longer it is kept
 	pos    int     // in the ring
 	el     *list.Element
+}
+
+// loss is when and why blocks of a branch were given up.
+type loss struct {
+	at  int64
+	why string
 }
 
 const none = -1
@@ -194,6 +201,9 @@ func (k *Keeper) Branch(now int64, c *schemas.BranchChange) {
 		return
 	}
 	last := b.state
+	if c.State == schemas.BranchSuperseded || c.State == schemas.BranchEnded {
+		b.lost = loss{c.AtNS, string(c.State) + named(": ", c.Why)}
+	}
 	b.state, b.why, b.at = c.State, c.Why, c.AtNS
 	switch c.State {
 	case schemas.BranchRunning:
@@ -247,6 +257,13 @@ func (k *Keeper) enter(key, name string) *branch {
 	k.branches[key] = b
 	k.ring = append(k.ring, b)
 	return b
+}
+
+func named(before, s string) string {
+	if s == "" {
+		return ""
+	}
+	return before + s
 }
 
 // number gives a branch a number that no table remembers but for a wrap.

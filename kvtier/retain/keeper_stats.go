@@ -115,10 +115,14 @@ type Holder struct {
 	ResumeNS int64               `json:"resume_ns,omitempty"` // when it is expected back, if somebody said so
 	Class    string              `json:"class"`
 	Score    float64             `json:"score"`
+	Tail     string              `json:"tail,omitempty"` // key of the last block of its context
 	Blocks   int                 `json:"blocks"`
 	Resident int                 `json:"resident"`
 	Own      int                 `json:"own"`
 	Rank     kvtier.Class        `json:"-"`
+	// Lost is why blocks of it were given up last, and LostNS when.
+	Lost   string `json:"lost,omitempty"`
+	LostNS int64  `json:"lost_ns,omitempty"`
 }
 
 // Describe returns what is known of the branch of that number.
@@ -134,7 +138,10 @@ func (k *Keeper) describe(b *branch) Holder {
 	h := Holder{
 		Tenant: b.wait.Tenant, Session: b.wait.Session, Branch: b.wait.Branch, State: b.state, Why: b.why, AtNS: b.at,
 		Tool: b.wait.Tool, ResumeNS: b.wait.Hint, Class: b.class.String(), Score: b.score, Blocks: b.blocks,
-		Rank: b.class,
+		Rank: b.class, Lost: b.lost.why, LostNS: b.lost.at,
+	}
+	if !b.tail.IsZero() {
+		h.Tail = b.tail.String()
 	}
 	h.Resident, h.Own = k.find(b)
 	return h

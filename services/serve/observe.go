@@ -117,7 +117,7 @@ func (h *host) gatewaySpans() (request func(string, schemas.Trace) (schemas.Trac
 
 // tierStats shows the memory once it is served.
 func (h *host) tierStats(d *hostmem.Daemon) {
-	if err := h.metrics.Tier(d.Stats); err != nil {
+	if err := errors.Join(h.metrics.Tier(d.Stats), h.metrics.Retention(d.Retention)); err != nil {
 		h.log.Warn("KV memory has no metrics", "error", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/streams"
@@ -40,6 +41,7 @@ type Options struct {
 	Role    string // first role of an executor that nobody has assigned one
 	Arena   string // folder of the shared KV memory
 	KVMem   int64
+	KVOrder string // of eviction, see hostmem.Config.Order
 	// PeerAddr is where other nodes get KV blocks from this one: host:port, or off.
 	PeerAddr string
 
@@ -75,7 +77,7 @@ type Options struct {
 // Defaults of the flags.
 func Defaults() Options {
 	return Options{
-		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30,
+		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30, KVOrder: hostmem.OrderWeir,
 		Engine: model.EngineAuto, Context: 8192, Slots: 8, Threads: 1, DirectMax: schemas.SizeSMax,
 		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info",
 	}
@@ -99,6 +101,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.IntVar(&o.Threads, "threads", o.Threads, "compute threads per executor; their sum must not exceed the cores")
 	f.IntVar(&o.GPULayers, "gpu-layers", o.GPULayers, "layers on the GPU, -1 for all (llama engine)")
 	f.Var((*size)(&o.KVMem), "kv-mem", "shared host memory for KV blocks, such as 512MiB or 4GiB")
+	f.StringVar(&o.KVOrder, "kv-order", o.KVOrder, "order in which KV blocks are evicted: weir (by what the agents' branches still need) or lru (by last use)")
 	f.StringVar(&o.Arena, "kv-dir", o.Arena, "folder of the shared KV memory (default: below /dev/shm)")
 	f.StringVar(&o.PeerAddr, "peer-addr", o.PeerAddr, "address on which other nodes get KV blocks from this one, or off; one that other hosts reach needs a token in "+EnvPeerToken)
 	f.BoolVar(&o.NullVision, "null-vision", o.NullVision, "let the null engine take images; it is a fake that sees nothing, for tests of everything around a model with vision")
@@ -145,6 +148,9 @@ func (o *Options) Validate() error {
 	}
 	if o.NullVision && o.Engine != model.EngineNull {
 		bad("--null-vision is for --engine null, the engine is %q", o.Engine)
+	}
+	if o.KVOrder != hostmem.OrderWeir && o.KVOrder != hostmem.OrderLRU {
+		bad("--kv-order is %q, allowed are %s and %s", o.KVOrder, hostmem.OrderWeir, hostmem.OrderLRU)
 	}
 	if o.KVMem < 1<<20 {
 		bad("--kv-mem is %d bytes, at least 1MiB is needed", o.KVMem)

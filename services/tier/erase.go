@@ -64,7 +64,7 @@ func answer(cfg Config, d *hostmem.Daemon) (micro.Service, error) {
 			cfg.Logger.Warn("erase reply not sent", "error", err)
 		}
 	}), micro.WithEndpointSubject(EraseSubject(cfg.Node)))
-	if err != nil {
+	if err = errors.Join(err, inspect(svc, cfg, d)); err != nil {
 		return nil, errors.Join(fmt.Errorf("tier: %w", err), svc.Stop())
 	}
 	return svc, nil

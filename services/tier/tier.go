@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/streams"
 )
 
 // Config of a tier process.
@@ -23,6 +24,11 @@ type Config struct {
 	Logger  *slog.Logger
 	Version string // of this build, for the list of services
 	// Peer is the address on which other nodes get blocks from this one; empty for none.
+	// Order is the order of eviction, see hostmem.Config.
+	Order string
+	// Topology is that of the streams. Without one the node does not hear of branches, and
+	// evicts by last use.
+	Topology []streams.Stream
 	// PeerToken is what they must know.
 	Peer, PeerToken string
 	// Ready is called once the memory can be used.
@@ -53,6 +59,12 @@ func Run(ctx context.Context, cfg Config) error {
 		return errors.Join(err, d.Close())
 	}
 	defer func() { _ = svc.Stop() }()
+	if cfg.Topology != nil {
+		heard := make(chan struct{})
+		hctx, stop := context.WithCancel(ctx)
+		go func() { defer close(heard); listen(hctx, cfg, d) }()
+		defer func() { stop(); <-heard }()
+	}
 	if cfg.Ready != nil {
 		cfg.Ready(d)
 	}
