@@ -70,6 +70,9 @@ func Net(events []Event) (stored, evicted []Block, cleared bool) {
 			cleared = true
 			continue
 		}
+		if e.Kind == EventDropped { // left the disk: nothing changes in memory
+			continue
+		}
 		last[e.Key] = i
 	}
 	for i, e := range events {

@@ -81,6 +81,13 @@ func machine(o serve.Options) []check {
 	default:
 		cs = append(cs, check{"kv memory", "ok", fmt.Sprintf("%s has %d MiB free, --kv-mem asks for %d MiB", dir, int64(st.Bavail)*int64(st.Bsize)>>20, o.KVMem>>20)}) //nolint:unconvert // as above
 	}
+	if o.KVDisk != "" {
+		if detail, err := o.CheckDisk(); err != nil {
+			cs = append(cs, check{"kv disk", "bad", err.Error()})
+		} else {
+			cs = append(cs, check{"kv disk", "ok", detail})
+		}
+	}
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		cs = append(cs, check{"folder", "bad", err.Error()})
 	} else if abs, err := filepath.Abs(o.Dir); err == nil {

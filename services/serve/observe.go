@@ -120,6 +120,12 @@ func (h *host) tierStats(d *hostmem.Daemon) {
 	if err := errors.Join(h.metrics.Tier(d.Stats), h.metrics.Retention(d.Retention)); err != nil {
 		h.log.Warn("KV memory has no metrics", "error", err)
 	}
+	if _, ok := d.Disk(); !ok {
+		return
+	}
+	if err := h.metrics.Disk(d.Disk); err != nil {
+		h.log.Warn("KV disk has no metrics", "error", err)
+	}
 }
 
 // flush sends the spans that are queued.

@@ -44,6 +44,10 @@ type Options struct {
 	KVOrder string // of eviction, see hostmem.Config.Order
 	// PeerAddr is where other nodes get KV blocks from this one: host:port, or off.
 	PeerAddr string
+	// KVDisk is a folder on a local disk for blocks that leave the KV memory, at most
+	// KVDiskBytes of them per node; empty for none.
+	KVDisk      string
+	KVDiskBytes int64
 
 	Engine    string
 	ModelPath string
@@ -77,7 +81,7 @@ type Options struct {
 // Defaults of the flags.
 func Defaults() Options {
 	return Options{
-		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30, KVOrder: hostmem.OrderWeir,
+		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30, KVOrder: hostmem.OrderWeir, KVDiskBytes: DefaultDiskBytes,
 		Engine: model.EngineAuto, Context: 8192, Slots: 8, Threads: 1, DirectMax: schemas.SizeSMax,
 		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info",
 	}
@@ -103,6 +107,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.Var((*size)(&o.KVMem), "kv-mem", "shared host memory for KV blocks, such as 512MiB or 4GiB")
 	f.StringVar(&o.KVOrder, "kv-order", o.KVOrder, "order in which KV blocks are evicted: weir (by what the agents' branches still need) or lru (by last use)")
 	f.StringVar(&o.Arena, "kv-dir", o.Arena, "folder of the shared KV memory (default: below /dev/shm)")
+	f.StringVar(&o.KVDisk, "kv-disk", o.KVDisk, "folder on a local disk that takes KV blocks before the KV memory gives them up (default: none)")
+	f.Var((*size)(&o.KVDiskBytes), "kv-disk-bytes", "most bytes in --kv-disk, per node")
 	f.StringVar(&o.PeerAddr, "peer-addr", o.PeerAddr, "address on which other nodes get KV blocks from this one, or off; one that other hosts reach needs a token in "+EnvPeerToken)
 	f.BoolVar(&o.NullVision, "null-vision", o.NullVision, "let the null engine take images; it is a fake that sees nothing, for tests of everything around a model with vision")
 	f.IntVar(&o.DirectMax, "direct-max", o.DirectMax, "uncached prompt tokens up to which a turn skips the prefill stage; negative: never")
@@ -155,6 +161,7 @@ func (o *Options) Validate() error {
 	if o.KVMem < 1<<20 {
 		bad("--kv-mem is %d bytes, at least 1MiB is needed", o.KVMem)
 	}
+	o.checkDisk(bad)
 	if o.Durability != "process" && o.Durability != "sync" {
 		bad("--durability is %q, allowed are process and sync", o.Durability)
 	}

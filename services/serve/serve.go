@@ -228,6 +228,7 @@ func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
 	err := tier.Run(ctx, tier.Config{
 		Conn: nc, Cell: h.o.Cell, Node: h.o.Node, Dir: h.o.Arena, Bytes: h.o.KVMem, Order: h.o.KVOrder, Topology: h.topo, Logger: h.log, Version: Version(),
 		Peer: h.o.peer(), PeerToken: peerToken(),
+		Disk: h.o.DiskDir(), DiskBytes: h.o.KVDiskBytes,
 		Ready: func(x *hostmem.Daemon) {
 			d = x
 			h.tierStats(x)
@@ -251,7 +252,6 @@ func (h *host) runExecutor(ctx context.Context, nc *nats.Conn, hooks executor.Ho
 	}
 	return executor.Run(ctx, executor.Config{
 		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log, Hooks: hooks,
-		PeerToken: peerToken(),
 		PeerToken: peerToken(),
 		Engine:    model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
 	})

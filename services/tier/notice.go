@@ -44,7 +44,7 @@ const extentsPerNotice = 2048
 // extents that end at stops, what was evicted block by block, for any of them may be
 // the end of an extent that somebody knows.
 func (n *notifier) notify(b hostmem.Batch) {
-	stored, evicted, cleared := kvtier.Net(b.Events)
+	stored, evicted, cleared := kvtier.Net(inMemory(b.Events))
 	in, out := extents(stored), make([]schemas.Extent, len(evicted))
 	for i, e := range evicted {
 		out[i] = schemas.Extent{Key: e.Key.String(), From: e.Index, N: 1}
@@ -57,6 +57,7 @@ func (n *notifier) notify(b hostmem.Batch) {
 		m.Stored, in = in[:k], in[k:]
 		n.publish(m)
 	}
+	n.notifyDisk(b.Events)
 }
 
 func (n *notifier) publish(m *schemas.KVNotice) {

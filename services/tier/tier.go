@@ -16,19 +16,22 @@ import (
 
 // Config of a tier process.
 type Config struct {
-	Conn    *nats.Conn
-	Cell    string
-	Node    string
-	Dir     string // folder of the shared memory
-	Bytes   int64
-	Logger  *slog.Logger
-	Version string // of this build, for the list of services
-	// Peer is the address on which other nodes get blocks from this one; empty for none.
+	Conn  *nats.Conn
+	Cell  string
+	Node  string
+	Dir   string // folder of the shared memory
+	Bytes int64
+	// Disk is a folder below that memory, DiskBytes at most; empty for none.
+	Disk      string
+	DiskBytes int64
 	// Order is the order of eviction, see hostmem.Config.
 	Order string
 	// Topology is that of the streams. Without one the node does not hear of branches, and
 	// evicts by last use.
 	Topology []streams.Stream
+	Logger   *slog.Logger
+	Version  string // of this build, for the list of services
+	// Peer is the address on which other nodes get blocks from this one; empty for none.
 	// PeerToken is what they must know.
 	Peer, PeerToken string
 	// Ready is called once the memory can be used.
@@ -38,7 +41,7 @@ type Config struct {
 // Run serves the memory until ctx ends. The memory itself stays: executors go on
 // reading it while no daemon runs, and the next one takes it over.
 func Run(ctx context.Context, cfg Config) error {
-	d, err := hostmem.NewDaemon(hostmem.Config{Dir: cfg.Dir, Bytes: cfg.Bytes})
+	d, err := hostmem.NewDaemon(cfg.memory())
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,11 @@ func (s *stack) preflight(ctx context.Context) error {
 	if err := s.memory(ctx); err != nil {
 		return err
 	}
+	if s.o.KVDisk != "" {
+		if _, err := s.o.CheckDisk(); err != nil {
+			return err
+		}
+	}
 	if s.o.EmbeddedNATS() {
 		return nil
 	}
