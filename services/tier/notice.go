@@ -60,6 +60,12 @@ func (n *notifier) notify(b hostmem.Batch) {
 	n.notifyDisk(b.Events)
 }
 
+// hello says that this life has begun, and where it gives blocks. Whoever knew the one
+// before asks for the list.
+func (n *notifier) hello() {
+	n.publish(&schemas.KVNotice{Header: schemas.H(), Node: n.cfg.Node, Epoch: n.epoch, Medium: schemas.MediumHost, Peer: n.peer})
+}
+
 func (n *notifier) publish(m *schemas.KVNotice) {
 	n.mu.Lock()
 	n.seq++

@@ -42,8 +42,8 @@ func TestNotices(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := sealChain(t, c, 7, 21)
-	held := map[string]int{} // ends, with the number of blocks up to them
-	seq, epoch := uint64(0), uint64(0)
+	held := map[string]int{}           // ends, with the number of blocks up to them
+	seq, epoch := uint64(1), uint64(0) // the first one said that the node is there
 	for held[keys[20].String()] == 0 {
 		m, err := sub.NextMsg(10 * time.Second)
 		if err != nil {

@@ -68,6 +68,7 @@ func Run(ctx context.Context, cfg Config) error {
 		go func() { defer close(heard); listen(hctx, cfg, d) }()
 		defer func() { stop(); <-heard }()
 	}
+	n.hello()
 	if cfg.Ready != nil {
 		cfg.Ready(d)
 	}

@@ -2,6 +2,7 @@ package up
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 
 	"github.com/weir-dev/weir/services/serve"
@@ -31,10 +32,18 @@ func checkNodes(o *Options) error {
 		return fmt.Errorf("%w: --nodes is %d, but there are %d executors; a node without one is of no use", serve.ErrUsage, o.Nodes, o.Prefill+o.Decode+o.Mixed)
 	case o.Node != serve.Defaults().Node:
 		return fmt.Errorf("%w: --node names one host, but --nodes asks for %d, which are called n0, n1 and so on; give one of the two", serve.ErrUsage, o.Nodes)
+	case fixedPort(o.PeerAddr):
+		return fmt.Errorf("%w: --peer-addr is %q, but %d nodes of one machine need a port each; name port 0", serve.ErrUsage, o.PeerAddr, o.Nodes)
 	case o.KVMem/int64(o.Nodes) < 1<<20:
 		return fmt.Errorf("%w: --kv-mem is %d bytes for %d nodes, each needs at least 1MiB", serve.ErrUsage, o.KVMem, o.Nodes)
 	}
 	return nil
+}
+
+// fixedPort: an address that only one process can listen on.
+func fixedPort(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	return err == nil && port != "0"
 }
 
 // nodesOf are the nodes of a stack. With one node names are those of a single host.

@@ -30,6 +30,7 @@ func TestNodes(t *testing.T) {
 		{name: "negative", nodes: -1, bad: "allowed are 1 to 16"},
 		{name: "too many", nodes: 17, bad: "allowed are 1 to 16"},
 		{name: "two named", nodes: 2, set: func(o *Options) { o.Node = "h" }, bad: "--node names one host"},
+		{name: "one port", nodes: 2, set: func(o *Options) { o.PeerAddr = "127.0.0.1:7000" }, bad: "need a port each"},
 		{name: "no memory", nodes: 2, set: func(o *Options) { o.KVMem = 1 << 20 }, bad: "at least 1MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
