@@ -56,7 +56,8 @@ type Client struct {
 	life   sync.RWMutex // held for reading while the mapping is used; Close takes it for writing
 	closed bool
 	*arena
-	bit uint64 // this client's lease bit
+	bit  uint64 // this client's lease bit
+	disk bool   // the daemon had one when this client attached
 
 	leaseMu sync.Mutex
 	leases  []uint32 // this client's leases per slot
@@ -145,6 +146,7 @@ func (c *Client) open(m message) error {
 	c.bit = 1 << m.No
 	c.leases = make([]uint32, a.slots)
 	c.out.cacheMax = max(0, min(c.opt.Cache, m.Cache))
+	c.disk = m.Disk
 	return nil
 }
 

@@ -24,6 +24,9 @@ const (
 	diskWait = time.Second
 )
 
+// HasDisk tells whether there was a disk below the memory when this client attached.
+func (c *Client) HasDisk() bool { return c.disk }
+
 // Fetch brings those of keys into memory that lie on the daemon's disk. keys are a chain
 // from its first block on; it stops at the first that is neither in memory nor on disk,
 // when there is no room, or when ctx ends. What is in memory of the chain stays there

@@ -231,7 +231,7 @@ func (d *Daemon) hello(c *conn, m message) error {
 	p.settle(w.no, false, held)
 	c.send(message{
 		Op: opWelcome, File: poolFile(p.pool, p.block), Arena: nonce(p.arena.id).String(),
-		No: w.no, Cache: p.cacheSlots(),
+		No: w.no, Cache: p.cacheSlots(), Disk: d.spill != nil,
 	})
 	p.serveWaiting(time.Now())
 	return nil

@@ -24,7 +24,7 @@ import (
 //	  trail     id keys n                                    one key; answered by trail
 //	  bad       keys                                         blocks on disk whose bytes are wrong; the daemon checks
 //	daemon → client
-//	  welcome   file arena no cache                          answers hello
+//	  welcome   file arena no cache disk                     answers hello
 //	  slots     id slots                                     answers reserve
 //	  error     id code text
 //	  gone      id n at_ns code                              n is 0 for a block that is there; code is the rule
@@ -54,6 +54,7 @@ type message struct {
 	Cache    int       `json:"cache,omitempty"` // most unused slots a client should hold
 	Keys     []string  `json:"keys,omitempty"`  // hex
 	Places   []place   `json:"places,omitempty"`
+	Disk     bool      `json:"disk,omitempty"` // there is one below the memory
 	AtNS     int64     `json:"at_ns,omitempty"`
 	Code     string    `json:"code,omitempty"`
 	Text     string    `json:"text,omitempty"`

@@ -100,6 +100,10 @@ func (b *bringer) bring(op *schemas.BringOp) (brought int) {
 // fromBelow asks the places below the memory. What is in memory of the prompt is leased
 // meanwhile, because room for what comes is made by evicting; so it is in fromPeer.
 func (b *bringer) fromBelow(ctx context.Context, p *prompt) (brought int) {
+	if len(b.lowers) == 0 {
+		return 0
+	}
+	p.ask(ctx)
 	known := p.known()
 	if len(known) == 0 {
 		return 0

@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return errors.Join(err, eng.Close())
 	}
 	e := newEngine(cfg, eng, mem, format)
-	e.bring = newBringer(mem, format, cfg.PeerToken, cfg.Logger)
+	e.bring = newBringer(mem, format, cfg.PeerToken, cfg.Logger, lowersOf(mem, cfg.Logger)...)
 	e.health = openHealth(cfg.Logger)
 	actor := gpuexec.NewExecutor(gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
