@@ -85,6 +85,7 @@ func (l *Lineage) drop(s *session) {
 	}
 	for _, b := range s.branches {
 		l.settled(b)
+		l.unheard(b)
 	}
 	delete(l.sessions, sessionKey(s.tenant, s.id))
 }
@@ -148,6 +149,7 @@ func (l *Lineage) forgetBranch(s *session, b *branch) {
 	l.setHist(s, b, nil)
 	l.expect(s, b, "")
 	l.settled(b)
+	l.unheard(b)
 	if s.trees != nil {
 		s.trees.Remove(b.id)
 	}

@@ -29,6 +29,10 @@ type Config struct {
 	// nobody said so. Negative is for ever. 1 h: 99.6 % of the blocks that agents use
 	// again are used within an hour.
 	DecayNS int64
+	// RepeatNS is how often tier nodes are told again where a live branch stands: one
+	// that was started anew, or missed it, then knows. Negative is never. 1 min: the
+	// stream keeps what was said for two.
+	RepeatNS int64
 	// KeepNS is how long a session without a new turn is remembered; 0 is as long as
 	// there is room. See idle.go.
 	KeepNS int64
@@ -55,6 +59,7 @@ type Config struct {
 func (c *Config) defaults() {
 	set(&c.DeadlineNS, 600_000_000_000)
 	set(&c.DecayNS, 3_600_000_000_000)
+	set(&c.RepeatNS, 60_000_000_000)
 	set(&c.MaxQueue, 64)
 	set(&c.MaxTurns, 4096)
 	set(&c.MaxBranches, 16384)
@@ -128,6 +133,8 @@ type branch struct {
 	busy        *turn             // the turn that renders or runs
 	wait        []*turn           // turns that came in meanwhile
 	decay       *list.Element     // in Lineage.decays
+	repeat      *list.Element     // in Lineage.repeats
+	toldAt      schemas.Time      // when the tier nodes were told last where it stands
 }
 
 func (b *branch) idle() bool { return b.busy == nil && len(b.wait) == 0 }
@@ -207,6 +214,8 @@ type Lineage struct {
 	bytes    int
 	refs     map[string]int // sessions that name a payload object
 	decays   *list.List     // branches whose state was inferred, oldest first
+	repeats  *list.List     // live branches, by when the tier nodes were told of them
+	repeatAt schemas.Time   // not before then
 	holds    []held         // turns that wait for a result, oldest first
 	dead     deadRing
 	sweepAt  schemas.Time // when idle sessions are looked for
@@ -261,6 +270,7 @@ func New(cfg Config) *Lineage {
 func (l *Lineage) clear() {
 	l.sessions, l.asks, l.refs = map[string]*session{}, map[uint64]*turn{}, map[string]int{}
 	l.roots, l.seqs, l.decays = map[schemas.KeySpec]kvtier.Key{}, map[string]uint64{}, list.New()
+	l.repeats, l.repeatAt = list.New(), 0
 	l.tokens, l.bytes, l.holds = 0, 0, nil
 }
 
@@ -298,6 +308,7 @@ func (l *Lineage) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 		out = l.retry(now, out)
 		out = l.overdue(now, out)
 		out = l.decayed(now, out)
+		out = l.repeated(now, out)
 		l.sweep(now)
 	default:
 		// Nothing else concerns lineage.
@@ -319,10 +330,10 @@ func (l *Lineage) heartbeat(h *schemas.Heartbeat) {
 }
 
 // Next is when a refused publish is tried again, a turn was held long enough, an
-// inferred state decays, or idle sessions are looked for; otherwise lineage acts on
+// inferred state decays, tier nodes are told again, or idle sessions are looked for; otherwise lineage acts on
 // messages only.
 func (l *Lineage) Next() schemas.Time {
-	return min(l.retryAt, l.nextHold(), l.nextDecay(), l.nextSweep())
+	return min(l.retryAt, l.nextHold(), l.nextDecay(), l.nextRepeat(), l.nextSweep())
 }
 
 // model finds a model by name; "" is the default.

@@ -215,6 +215,7 @@ func (l *Lineage) Restore(b []byte) error {
 		}
 	}
 	l.restoreDecays()
+	l.restoreRepeats()
 	return nil
 }
 

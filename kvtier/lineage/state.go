@@ -15,6 +15,7 @@ func (l *Lineage) change(now schemas.Time, s *session, b *branch, state schemas.
 	if inferred && l.cfg.DecayNS > 0 && (state == schemas.BranchToolWaiting || state == schemas.BranchUserWaiting) {
 		b.decay = l.decays.PushBack(decaying{s, b})
 	}
+	l.heardOf(now, s, b)
 	return l.announce(s, b, b.log, out)
 }
 
@@ -62,6 +63,7 @@ func (l *Lineage) running(now schemas.Time, t *turn, out []schemas.Msg) []schema
 	t.why, b.heard = why, ""
 	b.state, b.why, b.inferred, b.at, b.tool, b.resume = schemas.BranchRunning, why, t.inferred || t.parted, now, "", 0
 	l.settled(b)
+	l.heardOf(now, s, b)
 	return l.announce(s, b, t.log, out)
 }
 

@@ -40,7 +40,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	w := &world{
 		t: t, now: 1000 * second, results: map[string]*schemas.Result{}, ready: map[string]*schemas.Ready{}, readyAt: map[string]bool{},
 		full: map[schemas.Kind]bool{},
-		cfg:  Config{Cell: "c0", DecayNS: -1, Models: []Model{{Name: "m", Aliases: []string{"default"}, Digest: "d", Vocab: "v", Template: "tpl", Context: 4000, Size: 256}}},
+		cfg:  Config{Cell: "c0", DecayNS: -1, RepeatNS: -1, Models: []Model{{Name: "m", Aliases: []string{"default"}, Digest: "d", Vocab: "v", Template: "tpl", Context: 4000, Size: 256}}},
 	}
 	if change != nil {
 		change(&w.cfg)
