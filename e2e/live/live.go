@@ -193,12 +193,11 @@ func (a *agent) play(ctx context.Context, c *turns.Client) (out []outcome, err e
 
 func (a *agent) turn(ctx context.Context, c *turns.Client, s *step, i int) (o outcome, err error) {
 	most := int64(len(s.answer))
-	stream, err := c.Publish(ctx, turns.Request{Session: a.session, Turn: &schemas.Turn{
-		MaxTokens: &most,
-		Weir: schemas.TurnMeta{
-			Turn: fmt.Sprintf("t%d", i), Branch: s.branch, InputTokens: s.prompt, ForceOutput: s.answer, IgnoreEOS: true,
-		},
-	}})
+	t := &schemas.Turn{Weir: schemas.TurnMeta{
+		Turn: fmt.Sprintf("t%d", i), Branch: s.branch, InputTokens: s.prompt, ForceOutput: s.answer, IgnoreEOS: true,
+	}}
+	t.MaxTokens = &most
+	stream, err := c.Publish(ctx, turns.Request{Session: a.session, Turn: t})
 	if err != nil {
 		return o, err
 	}
