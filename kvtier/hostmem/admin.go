@@ -67,33 +67,67 @@ func (p *pool) stats() PoolStats {
 // are dropped and the next one has Gap set. The channel is never closed.
 func (d *Daemon) Events() <-chan Batch { return d.events }
 
+// scanSlots is how many slots a look at all of them takes in one step, between which
+// the daemon does other work: less than a millisecond.
+const scanSlots = 1 << 14
+
 // Snapshot returns everything that is sealed, for a reader that starts or that
 // met a gap. Batches with Seq greater than the snapshot's follow it; they may
 // repeat what it already holds, and applying them in order gives the right state.
+// It is taken in steps: what changes in between is in those batches.
 func (d *Daemon) Snapshot() ([]Snapshot, error) {
 	var out []Snapshot
+	var pools []*pool
 	err := d.call(func() {
-		for _, p := range d.pools {
+		pools = slices.Clone(d.pools)
+		for _, p := range pools {
 			out = append(out, Snapshot{
 				Pool: p.pool, Epoch: p.out.epoch, Seq: p.out.seq,
-				Blocks: p.slots.Blocks(make([]kvtier.Block, 0, p.slots.Counts().Sealed)),
+				Blocks: make([]kvtier.Block, 0, p.slots.Counts().Sealed),
 			})
 		}
 	})
-	for _, s := range out {
-		sortBlocks(s.Blocks)
+	for i, p := range pools {
+		seen := make(map[kvtier.Key]bool, cap(out[i].Blocks))
+		for at := 0; at < int(p.arena.slots) && err == nil; at += scanSlots {
+			err = d.call(func() {
+				for id := at; id < at+scanSlots; id++ {
+					// One that went and came back in another slot is met twice.
+					if b, ok := p.slots.Get(kvtier.SlotID(id)); ok && !seen[b.Key] {
+						seen[b.Key] = true
+						out[i].Blocks = append(out[i].Blocks, b)
+					}
+				}
+			})
+		}
+		sortBlocks(out[i].Blocks)
 	}
 	return out, err
 }
 
+// clearBlocks is how many blocks one step of Clear evicts.
+const clearBlocks = 512
+
 // Clear evicts every block that nobody leases, in all pools, and returns how many
-// there were. It empties the disk too.
+// there were. It empties the disk too. It goes in steps; what is stored meanwhile may
+// stay.
 func (d *Daemon) Clear() (evicted int, err error) {
-	err = d.call(func() {
-		for _, p := range d.pools {
-			evicted += p.clear(time.Now().UnixNano())
+	var pools []*pool
+	err = d.call(func() { pools = slices.Clone(d.pools) })
+	for _, p := range pools {
+		total := 0
+		for more := true; more && err == nil; {
+			err = d.call(func() {
+				if more = slices.Contains(d.pools, p); !more {
+					return // its file went meanwhile
+				}
+				n := p.clear(time.Now().UnixNano(), clearBlocks)
+				total += n
+				more = n == clearBlocks && total < int(p.arena.slots)
+			})
 		}
-	})
+		evicted += total
+	}
 	return evicted, errors.Join(err, d.clearDisk())
 }
 
@@ -111,8 +145,14 @@ func (d *Daemon) CheckIntegrity() error {
 
 // forget drops the file of a pool.
 func (d *Daemon) forget(p *pool) error {
+	skip := p.slots.Counts().Sealed - d.graves.most // the ring would forget them at once
+	d.graves.whole = d.graves.whole && skip <= 0
 	for id := range p.arena.slots {
-		if b, ok := p.slots.Get(kvtier.SlotID(id)); ok {
+		b, ok := p.slots.Get(kvtier.SlotID(id))
+		if !ok {
+			continue
+		}
+		if skip--; skip < 0 {
 			p.remember(kvtier.SlotID(id), b, RulePool)
 		}
 	}

@@ -91,25 +91,27 @@ func (d *Daemon) answerWhy(c *conn, m message) {
 	c.send(out)
 }
 
+// erasesAtOnce bounds what one client has erased at once.
+const erasesAtOnce = 8
+
+// answerErase erases beside the loop, in steps.
 func (d *Daemon) answerErase(c *conn, m message) {
 	keys := keysFromHex(m.Keys)
-	removed, left, disk := d.erase(keys)
-	answer := func() { c.send(message{Op: opErased, ID: m.ID, N: removed, Extra: left}) }
-	if disk == nil {
-		answer()
+	if c.erasing >= erasesAtOnce {
+		c.send(message{Op: opErased, ID: m.ID, Extra: len(keys)}) // ask again
 		return
 	}
-	more := d.later(func() {
-		n, err := disk()
-		if removed += n; err != nil {
+	c.erasing++
+	d.wg.Go(func() {
+		removed, left, err := d.erase(keys)
+		if err != nil {
 			left++ // ask again
 		}
-		answer()
+		d.do(func() {
+			c.erasing--
+			c.send(message{Op: opErased, ID: m.ID, N: removed, Extra: left})
+		})
 	})
-	if !more {
-		left++
-		answer()
-	}
 }
 
 func firstOf(s []string) string {

@@ -26,8 +26,9 @@ type conn struct {
 	out chan []byte
 	end chan struct{}
 
-	pool   *pool
-	writer *writer
+	pool    *pool
+	writer  *writer
+	erasing int // requests to erase that are being done
 }
 
 // waiting is a reservation that found no room.

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-dev/weir/kvtier"
 )
@@ -21,19 +22,11 @@ var ErrInUse = errors.New("hostmem: blocks are in use")
 // ask again when its reader is done. What remains unseen: bytes in slots that a
 // writer has reserved and not yet filled, until it fills or returns them.
 //
-// Each call looks at every slot once per pool: some 10 ms per 100,000 blocks, in
-// which no slot is given out.
+// It is done in steps, between which the daemon does other work.
 func (d *Daemon) Erase(keys []kvtier.Key) (removed int, err error) {
-	left := 0
-	var disk func() (int, error)
-	if cerr := d.call(func() { removed, left, disk = d.erase(keys) }); cerr != nil {
-		return 0, cerr
-	}
-	if disk != nil {
-		n, err := disk()
-		if removed += n; err != nil {
-			return removed, err
-		}
+	removed, left, err := d.erase(keys)
+	if err != nil {
+		return removed, err
 	}
 	return removed, inUse(left)
 }
@@ -45,85 +38,159 @@ func inUse(left int) error {
 	return fmt.Errorf("%w: %d that were to be erased are read", ErrInUse, left)
 }
 
-// erase does so in memory. What is to be done on disk is returned, to be called outside
-// of the loop; nil without a disk.
-func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, disk func() (int, error)) {
-	disk = d.eraseDisk(keys)
-	for _, p := range d.pools {
-		for _, w := range p.writers {
-			if w != nil {
-				p.settle(w.no, false, nil) // blocks whose notice is still under way
+const (
+	// A step of erasing overwrites at most that much, which takes some milliseconds.
+	stepBlocks = 256
+	stepBytes  = 16 << 20
+	// eraseRounds bounds how often blocks that were sealed meanwhile are looked for.
+	eraseRounds = 4
+)
+
+// step counts what one step may still overwrite.
+type step struct{ blocks, bytes int64 }
+
+func newStep() *step { return &step{stepBlocks, stepBytes} }
+
+// take tells whether a block may be overwritten in this step; the first always may.
+func (s *step) take(p *pool) bool {
+	if s.blocks == 0 || s.bytes <= 0 {
+		return false
+	}
+	s.blocks, s.bytes = s.blocks-1, s.bytes-p.block
+	return true
+}
+
+// erase runs outside of the loop and enters it for each step. What is on disk comes
+// last: memory, which knows the chains, is asked for them first.
+func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, err error) {
+	var disk func() (int, error)
+	err = d.call(func() {
+		disk = d.eraseDisk(keys)
+		for _, p := range d.pools {
+			for _, w := range p.writers {
+				if w != nil {
+					p.settle(w.no, false, nil) // blocks whose notice is still under way
+				}
+			}
+		}
+	})
+	for round := 0; round < eraseRounds && err == nil; round++ {
+		var r int
+		if r, left, err = d.eraseBelow(keys); r == 0 {
+			break
+		}
+		removed += r
+	}
+	for i := 0; i < len(keys) && err == nil; i++ {
+		for w, more := (ascent{key: keys[i]}), true; more && err == nil; {
+			err = d.call(func() {
+				more = d.eraseAbove(&w, newStep())
+			})
+			if !more {
+				removed, left = removed+w.removed, left+w.left
 			}
 		}
 	}
-	for _, p := range d.pools {
-		r, l := p.eraseBelow(keys)
-		removed, left = removed+r, left+l
+	if disk != nil && err == nil {
+		var n int
+		n, err = disk()
+		removed += n
 	}
-	for _, k := range keys {
-		r, l := d.eraseAbove(k)
-		removed, left = removed+r, left+l
-	}
-	return removed, left, disk
+	return removed, left, err
+}
+
+// doomed is a block that is to be erased.
+type doomed struct {
+	pool *pool
+	key  kvtier.Key
 }
 
 // eraseBelow removes the blocks that follow keys, last ones first, but not keys.
-func (p *pool) eraseBelow(keys []kvtier.Key) (removed, left int) {
-	doomed := make(map[kvtier.Key]bool, len(keys))
-	for _, k := range keys {
-		doomed[k] = true
+func (d *Daemon) eraseBelow(keys []kvtier.Key) (removed, left int, err error) {
+	var below []doomed
+	err = d.call(func() { below = d.below(keys) })
+	for len(below) > 0 && err == nil {
+		err = d.call(func() {
+			for s := newStep(); len(below) > 0 && s.take(below[len(below)-1].pool); below = below[:len(below)-1] {
+				e := below[len(below)-1]
+				if id, ok := e.pool.slots.Find(e.key); !ok || !slices.Contains(d.pools, e.pool) {
+					continue
+				} else if e.pool.eraseLeaf(id) {
+					removed++
+				} else {
+					left++
+				}
+			}
+		})
 	}
-	blocks := p.slots.Blocks(make([]kvtier.Block, 0, p.slots.Counts().Sealed))
-	sortBlocks(blocks) // parents come before their children
-	below := blocks[:0]
-	for _, b := range blocks {
-		if b.Index > 0 && doomed[b.Parent] {
-			doomed[b.Key] = true
-			below = append(below, b)
-		}
-	}
-	for i := len(below) - 1; i >= 0; i-- {
-		if id, ok := p.slots.Find(below[i].Key); ok && p.eraseLeaf(id) {
-			removed++
-		} else if ok {
-			left++
-		}
-	}
-	return removed, left
+	return removed, left, err
 }
 
-// eraseAbove removes the block k and its ancestors, up to the first one that other
-// blocks follow.
-func (d *Daemon) eraseAbove(k kvtier.Key) (removed, left int) {
+// below lists what follows keys, parents before their children, and each block once.
+func (d *Daemon) below(keys []kvtier.Key) (out []doomed) {
+	for _, p := range d.pools {
+		seen := map[kvtier.SlotID]bool{}
+		var ids []kvtier.SlotID
+		for _, k := range keys {
+			ids = p.slots.Below(k, ids[:0])
+			for _, id := range ids {
+				if !seen[id] {
+					seen[id] = true
+					b, _ := p.slots.Get(id)
+					out = append(out, doomed{p, b.Key})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// ascent is a walk from the end of a chain towards its root.
+type ascent struct {
+	key           kvtier.Key // the next block
+	steps         int
+	removed, left int
+}
+
+// eraseAbove removes a block and its ancestors, up to the first one that other blocks
+// follow. more tells that the step ended before that.
+func (d *Daemon) eraseAbove(a *ascent, s *step) (more bool) {
 	most := len(d.graves.ring)
 	for _, p := range d.pools {
-		most += p.slots.Counts().Sealed
+		most += p.slots.Counts().Total
 	}
-	for range most { // a client that lies about parents could have made a circle
-		p, id, ok := d.locate(k)
+	for range stepBlocks {
+		if a.steps++; a.steps > most { // a client that lied about parents has made a circle
+			return false
+		}
+		p, id, ok := d.locate(a.key)
 		if !ok {
-			e := d.graves.find(k)
+			e := d.graves.find(a.key)
 			if e == nil {
-				return removed, left
+				return false
 			}
 			e.wipe()
-			k = e.parent
+			a.key = e.parent
 			continue
 		}
 		b, _ := p.slots.Get(id)
 		if !p.slots.Leaf(id) {
-			return removed, left
+			return false
+		}
+		if !s.take(p) {
+			return true
 		}
 		if !p.eraseLeaf(id) {
-			return removed, left + 1
+			a.left++
+			return false
 		}
-		removed++
+		a.removed++
 		if b.Index == 0 {
-			return removed, left
+			return false
 		}
-		k = b.Parent
+		a.key = b.Parent
 	}
-	return removed, left
+	return true
 }
 
 func (d *Daemon) locate(k kvtier.Key) (*pool, kvtier.SlotID, bool) {

@@ -242,9 +242,10 @@ func (p *pool) corrupt(refs []slotRef) {
 	}
 }
 
-// clear evicts every block that is not leased and returns how many there were.
-func (p *pool) clear(now int64) (n int) {
-	for p.evict(now, RuleCleared) {
+// clear evicts blocks that are not leased, at most that many, and returns how many
+// there were.
+func (p *pool) clear(now int64, most int) (n int) {
+	for n < most && p.evict(now, RuleCleared) {
 		n++
 	}
 	if p.slots.Counts().Sealed == 0 && n > 0 {
