@@ -106,18 +106,26 @@ func (b *blend) add(h *hist, w float32) {
 	b.n++
 }
 
-func (b *blend) at(i int) (m float64) {
+// mass fills m with what is in each bin from first on, and returns what is in the
+// bins before, what is in m, and what never ends.
+func (b *blend) mass(first int, m *[bins]float64) (before, later, never float64) {
 	for k := range b.n {
-		m += float64(b.w[k] * b.h[k].n[i])
+		w, h := float64(b.w[k]), b.h[k]
+		sum := float32(0)
+		for _, n := range h.n[:first] {
+			sum += n
+		}
+		before += w * float64(sum)
+		never += w * float64(h.never)
+		tail := m[first:]
+		for i, n := range h.n[first:] {
+			tail[i] += w * float64(n)
+		}
 	}
-	return m
-}
-
-func (b *blend) never() (m float64) {
-	for k := range b.n {
-		m += float64(b.w[k] * b.h[k].never)
+	for _, v := range m[first:] {
+		later += v
 	}
-	return m
+	return before, later, never
 }
 
 // outlook is what a distribution says of something that has lasted for a while.
@@ -143,37 +151,32 @@ type outlook struct {
 func (b *blend) outlook(age, delay float64) (o outlook) {
 	first := binOf(age)
 	var mass [bins]float64
-	never, later := b.never(), 0.0
-	all := never
-	for i := range mass {
-		m := b.at(i)
-		all += m
-		if i < first {
-			continue
-		}
-		if i == first {
-			m *= max(0, (edges[i+1]-age)/(edges[i+1]-edges[i]))
-		}
-		mass[i] = m
-		later += m
-	}
+	before, later, never := b.mass(first, &mass)
+	all := before + later + never
+	// Of the bin that age lies in, what is left is taken to be spread evenly.
+	gone := mass[first] * min(1, (age-edges[first])/(edges[first+1]-edges[first]))
+	mass[first] -= gone
+	later -= gone
 	alive := later + never
 	if !(later > 1e-9*all) {
 		return outlook{}
 	}
 	o.later, o.returns = later/all, later/alive
-	came, held := 0.0, alive*delay
-	for i := first; i < bins; i++ {
-		from := max(age, edges[i])
-		width := max(0, edges[i+1]-from)
-		held += (alive - mass[i]/2) * width
-		alive -= mass[i]
-		if half := later / 2; came < half && came+mass[i] >= half {
-			o.median = from - age + width*(half-came)/mass[i]
+	came, held, half := 0.0, alive*delay, later/2
+	from := age
+	for i := first; i < bins && came < later*(1-1e-6); i++ {
+		m, to := mass[i], edges[i+1]
+		if width := to - from; width > 0 {
+			held += (alive - m/2) * width
+			if came < half && came+m >= half {
+				o.median = from - age + width*(half-came)/m
+			}
+			from = to
 		}
-		came += mass[i]
-		if held > 0 {
-			o.rate = max(o.rate, came/held)
+		alive -= m
+		came += m
+		if came > o.rate*held {
+			o.rate = came / held
 		}
 	}
 	return o
