@@ -55,9 +55,7 @@ type Outcome struct {
 	Turns  int   `json:"turns"`
 	Prompt int   `json:"prompt_tokens"`
 	Cached int   `json:"cached_tokens"`
-	// HitRate is Cached / Prompt. Most is what it would be in memory without bound.
 	HitRate float64 `json:"hit_rate"`
-	Most    float64 `json:"hit_rate_most"`
 	// Recomputed are prompt tokens that were computed before in the same session, in
 	// whole blocks, and again.
 	Recomputed int     `json:"recomputed_tokens"`
@@ -223,17 +221,15 @@ func common(a, b schemas.Tokens) int {
 
 func sum(all []outcome) *Outcome {
 	o := &Outcome{Turns: len(all)}
-	known := 0
 	ttft := make([]float64, 0, len(all))
 	for _, t := range all {
 		o.Prompt += t.usage.Prompt
 		o.Cached += t.usage.Cached
-		known += t.known
 		o.Recomputed += max(0, t.known-t.usage.Cached)
 		ttft = append(ttft, t.ttft.Seconds()*1000)
 	}
 	if o.Prompt > 0 {
-		o.HitRate, o.Most = float64(o.Cached)/float64(o.Prompt), float64(known)/float64(o.Prompt)
+		o.HitRate = float64(o.Cached) / float64(o.Prompt)
 	}
 	slices.Sort(ttft)
 	if n := len(ttft); n > 0 {
