@@ -11,6 +11,7 @@ import (
 // chain over their tokens. A block is hashed when it is first seen.
 type chains struct {
 	blocks []Block
+	roots  []kvtier.Key
 	byKey  map[kvtier.Key]int32
 	own    [][]int32              // session, id: number plus 1
 	open   [][]int32              // session, id minus fresh: number plus 1
@@ -49,6 +50,17 @@ func (x *chains) place(session, id int32, root kvtier.Key) *int32 {
 	return &(*table)[id]
 }
 
+// root is what first blocks under a root have as their parent.
+func (x *chains) root(key kvtier.Key) int32 {
+	for i, r := range x.roots {
+		if r == key {
+			return ^int32(i)
+		}
+	}
+	x.roots = append(x.roots, key)
+	return ^int32(len(x.roots) - 1)
+}
+
 // number finds or makes the block of that key.
 func (x *chains) number(key kvtier.Key, parent, index int32) int32 {
 	if n, ok := x.byKey[key]; ok {
@@ -71,7 +83,7 @@ func push(path []Span, n int32) []Span {
 
 // prompt appends the n first blocks of runs to path.
 func (x *chains) prompt(path []Span, session int32, runs []workload.Run, n int32, root kvtier.Key) ([]Span, error) {
-	last, index := int32(-1), int32(0)
+	last, index := x.root(root), int32(0)
 	for _, r := range runs {
 		for id := r.From; id < r.From+r.N && index < n; id++ {
 			p := x.place(session, id, root)
@@ -98,7 +110,7 @@ func (x *chains) prompt(path []Span, session int32, runs []workload.Run, n int32
 }
 
 // answer appends the blocks that tokens fill, behind a path of n blocks that ends with
-// block last.
+// block last; last is x.root when it has none.
 func (x *chains) answer(path []Span, last, n int32, root kvtier.Key, tokens []int32) ([]Span, error) {
 	c, err := kvtier.NewChainer(root, blockTokens, nil)
 	if err != nil {

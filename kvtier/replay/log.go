@@ -11,7 +11,7 @@ import (
 // they are first seen.
 type Block struct {
 	Key    kvtier.Key
-	Parent int32 // its parent's number; -1 for a first block
+	Parent int32 // its parent's number; ^i for a first block under Roots[i]
 	Index  int32 // place in the chain
 }
 
@@ -54,6 +54,7 @@ type Log struct {
 	Seed     uint64
 	Mode     Mode
 	Sessions int
+	Roots    []kvtier.Key // of the chains, one per tenant
 	Blocks   []Block
 	Calls    []Call
 	Ops      []Op
@@ -94,6 +95,14 @@ func (c *Call) each(n int32, f func(i, block int32) bool) {
 	}
 }
 
+// parentKey is the key that block b hangs on.
+func (l *Log) parentKey(b *Block) kvtier.Key {
+	if b.Parent < 0 {
+		return l.Roots[^b.Parent]
+	}
+	return l.Blocks[b.Parent].Key
+}
+
 // at is the number of block i of the path.
 func (c *Call) at(i int32) int32 {
 	for _, s := range c.Path {
@@ -117,7 +126,10 @@ func (l *Log) PromptTokens() (n int64) {
 func (l *Log) Check() error {
 	for i := range l.Calls {
 		c := &l.Calls[i]
-		parent, n := int32(-1), int32(0)
+		parent, n := int32(0), int32(0)
+		if c.Blocks > 0 {
+			parent = min(parent, l.Blocks[c.at(0)].Parent)
+		}
 		var err error
 		c.each(c.Blocks, func(k, b int32) bool {
 			switch {

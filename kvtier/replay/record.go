@@ -116,7 +116,8 @@ func Record(s *workload.Schedule, mode Mode) (*Log, error) {
 		known: map[int]string{}, on: map[[2]int32]string{},
 		format: schemas.KVFormat{Engine: "replay", Version: "1", Numerics: "none", Layout: 1},
 		log:    &Log{Name: s.Name, Seed: s.Seed, Mode: mode, Sessions: len(s.Sessions), Calls: make([]Call, len(s.Calls))},
-		actor: lineage.New(lineage.Config{Cell: schemas.DefaultCell, Models: []lineage.Model{
+		// Room for the whole load: a session that is forgotten would have to send all again.
+		actor: lineage.New(lineage.Config{Cell: schemas.DefaultCell, MaxTokens: 1 << 30, MaxBytes: 1 << 32, Models: []lineage.Model{
 			{Name: modelName, Digest: "replay", Vocab: "names", Template: "names", Context: workload.MaxTokens, Size: vocabulary},
 		}}),
 	}
@@ -344,7 +345,7 @@ func (r *recorder) result(now int64, i int) error {
 	if len(tokens) > 0 {
 		tail = append(tail, tokens[:len(tokens)-1]...)
 	}
-	last := int32(-1)
+	last := r.chains.root(root)
 	if c.Blocks > 0 {
 		last = c.at(c.Blocks - 1)
 	}
@@ -392,7 +393,7 @@ func (r *recorder) result(now int64, i int) error {
 // finish fills in what the baselines need.
 func (r *recorder) finish() {
 	l := r.log
-	l.Blocks = r.chains.blocks
+	l.Blocks, l.Roots = r.chains.blocks, r.chains.roots
 	c := r.actor.Counts()
 	l.Lineage.Forgotten, l.Lineage.Dropped = c.Forgotten, c.Dropped.Total()
 	l.waits, l.ends = make([]wait, len(l.Calls)), make([]bool, len(l.Calls))

@@ -48,13 +48,31 @@ func wekaSchedule(t testing.TB, o workload.PlanOptions) *workload.Schedule {
 	return s
 }
 
-func TestRecordWeka(t *testing.T) {
-	s := wekaSchedule(t, workload.PlanOptions{Half: workload.Even, Seed: 1})
+// TestWeka replays the beginning of a recorded load in both modes.
+func TestWeka(t *testing.T) {
+	s := wekaSchedule(t, workload.PlanOptions{Half: workload.Odd, Seed: 1, Calls: 400})
+	var best float64
 	for _, mode := range []Mode{Explicit, Inferred} {
 		l, err := Record(s, mode)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %d sessions, %d calls, %d blocks, %d prompt tokens, %+v", mode, l.Sessions, len(l.Calls), len(l.Blocks), l.PromptTokens(), l.Lineage)
+		if l.Lineage.Turns != 400 || l.Lineage.Dropped != 0 {
+			t.Errorf("%s: lineage made %+v", mode, l.Lineage)
+		}
+		for _, p := range Policies() {
+			r, err := Run(l, p, 2e6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%-8s %-12s hit rate %.4f", mode, p, r.HitRate)
+			if p == Belady {
+				if best == 0 {
+					best = r.HitRate
+				} else if best != r.HitRate {
+					t.Errorf("the bound is %v, from what is inferred %v", best, r.HitRate)
+				}
+			}
+		}
 	}
 }
