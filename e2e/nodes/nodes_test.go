@@ -17,6 +17,11 @@ import (
 // start runs two executors that do both phases, on one node or on a node each.
 func start(t *testing.T, engine string, nodes int, args ...string) *stack.Stack {
 	t.Helper()
+	return launch(t, engine, nodes, append([]string{"--mixed", "2"}, args...))
+}
+
+func launch(t *testing.T, engine string, nodes int, args []string) *stack.Stack {
+	t.Helper()
 	if engine == "llama" && stack.Libraries() == "" {
 		t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
 	}
@@ -25,7 +30,7 @@ func start(t *testing.T, engine string, nodes int, args ...string) *stack.Stack 
 		t.Fatal(err)
 	}
 	return stack.Start(t, stack.Options{Args: append([]string{
-		"--engine", engine, "--model", path, "--mixed", "2", "--nodes", strconv.Itoa(nodes), "--ctx", "4096", "--slots", "4", "--kv-mem", "512MiB",
+		"--engine", engine, "--model", path, "--nodes", strconv.Itoa(nodes), "--ctx", "4096", "--slots", "4", "--kv-mem", "512MiB",
 	}, args...)})
 }
 
@@ -100,6 +105,28 @@ func TestApart(t *testing.T) {
 	only(t, s, "m1")
 	if r := turn(t, c, "m1", "And what follows from that?", 8); r.Usage.Cached != 0 {
 		t.Errorf("%d tokens were found on a node that nobody gave anything", r.Usage.Cached)
+	}
+}
+
+// TestAcross: one node computes prompts and the other one answers. No prompt is
+// computed twice.
+func TestAcross(t *testing.T) {
+	var answers [2][]int32
+	for i, nodes := range []int{1, 2} {
+		s := launch(t, "go", nodes, []string{"--prefill", "1", "--decode", "1"})
+		r := turn(t, &session{c: s.NewClient(t), id: "across"}, "d0", text("harbours", 1200), 40)
+		if r.PrefillOn != "p0" {
+			t.Errorf("%d nodes: the prompt was computed on %s", nodes, r.PrefillOn)
+		}
+		for _, span := range r.Timing.Spans {
+			if span.Stage == schemas.SpanPrefill && span.On == "d0" {
+				t.Errorf("%d nodes: d0 computed blocks of the prompt: %+v", nodes, r.Timing.Spans)
+			}
+		}
+		answers[i] = r.Tokens
+	}
+	if !slices.Equal(answers[0], answers[1]) {
+		t.Errorf("the answer is %v on one node and %v across two", answers[0], answers[1])
 	}
 }
 
