@@ -36,6 +36,7 @@ func openArena(path string) (*arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hostmem: map %d bytes of %s: %w", st.Size(), path, err)
 	}
+	adviseHuge(mem)
 	a := &arena{path: path, mem: mem}
 	if a.layout, a.pool, a.id, err = readHeader(mem, st.Size(), path); err != nil {
 		_ = unix.Munmap(mem)

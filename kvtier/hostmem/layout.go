@@ -14,7 +14,7 @@ import (
 //	12,288   leases    8 bytes per slot: one bit per client
 //	…        slots     one header of 128 bytes each (slot.go)
 //	…        index     8 bytes per bucket, four for three slots (index.go)
-//	…        data      one stride per slot, page-aligned
+//	…        data      one stride per slot, page-aligned; large blocks from a huge page on
 const (
 	layoutVersion = 2
 	headerBytes   = 4096
@@ -25,6 +25,8 @@ const (
 	offLeases     = headerBytes + maxWriters*writerBytes
 	pageBytes     = 4096
 	dataAlign     = 64
+	hugeBytes     = 2 << 20
+	hugeFrom      = 1 << 20 // blocks that large begin at a huge page
 	maxPoolName   = 256
 
 	offMagic    = 0
@@ -70,6 +72,9 @@ func newLayout(block, n int64) layout {
 	l.headers = alignUp(offLeases+n*leaseBytes, slotBytes)
 	l.index = l.headers + n*slotBytes
 	l.data = alignUp(l.index+8*l.buckets, pageBytes)
+	if block >= hugeFrom {
+		l.data = alignUp(l.data, hugeBytes)
+	}
 	l.file = alignUp(l.data+n*l.stride, pageBytes)
 	return l
 }

@@ -31,3 +31,9 @@ func allocate(f *os.File, n int64) error {
 	}
 	return f.Truncate(n)
 }
+
+// adviseHuge does nothing: macOS has no huge pages for shared files.
+func adviseHuge([]byte) {}
+
+// HugePages says whether the memory in dir lies in huge pages, and if not, why.
+func HugePages(string) (inUse bool, why string) { return false, "macOS has none for shared files" }

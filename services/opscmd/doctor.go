@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-dev/weir/gpuexec/llamacpp"
+	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/services/serve"
 	"github.com/weir-dev/weir/streams/jsrun"
@@ -80,6 +81,11 @@ func machine(o serve.Options) []check {
 			dir, int64(st.Bavail)*int64(st.Bsize)>>20, o.KVMem>>20)}) //nolint:unconvert // as above
 	default:
 		cs = append(cs, check{"kv memory", "ok", fmt.Sprintf("%s has %d MiB free, --kv-mem asks for %d MiB", dir, int64(st.Bavail)*int64(st.Bsize)>>20, o.KVMem>>20)}) //nolint:unconvert // as above
+	}
+	if huge, why := hostmem.HugePages(dir); huge {
+		cs = append(cs, check{"huge pages", "ok", why})
+	} else {
+		cs = append(cs, check{"huge pages", "note", "KV memory does without: " + why})
 	}
 	if o.KVDisk != "" {
 		if detail, err := o.CheckDisk(); err != nil {
