@@ -58,6 +58,9 @@ type Config struct {
 	// BringNS is what bringing in costs however little it is: a connection and a
 	// request. 2 ms.
 	BringNS int64
+	// ImportTPS is how many tokens per second an engine takes from the host's memory,
+	// roughly: what a sequence that stayed in it saves. 100,000 tokens/s.
+	ImportTPS float64
 	// MaxGives bounds the jobs that bring blocks in from one node at a time. 16.
 	MaxGives int
 	// SpreadNS is how much longer a turn may take to bring or compute blocks on an
@@ -90,6 +93,7 @@ func (c *Config) defaults() {
 	set(&c.MaxEnds, 1<<18)
 	set(&c.BringTPS, 20_000)
 	set(&c.BringNS, 2_000_000)
+	set(&c.ImportTPS, 100_000)
 	set(&c.MaxGives, 16)
 	set(&c.SpreadNS, 500_000_000)
 	set(&c.SyncBackoffNS, 200_000_000)

@@ -1,6 +1,10 @@
 package route
 
-import "github.com/weir-dev/weir/schemas"
+import (
+	"sort"
+
+	"github.com/weir-dev/weir/schemas"
+)
 
 // plan is what a turn's prompt would cost on one executor.
 type plan struct {
@@ -67,6 +71,22 @@ func (r *Router) plan(x *executor, t *turn) plan {
 		}
 	}
 	return p
+}
+
+// keeps is how many of a prompt's leading blocks a sequence in x's engine holds.
+func (x *executor) keeps(p *schemas.Prompt) (blocks int) {
+	for _, k := range x.kept {
+		if k.From == 0 && k.N > blocks && (ends(p.Path, k) || ends(p.Rest, k)) {
+			blocks = k.N
+		}
+	}
+	return blocks
+}
+
+// ends reports whether one of the extents ends where k does.
+func ends(es []schemas.Extent, k schemas.Extent) bool {
+	i := sort.Search(len(es), func(i int) bool { return es[i].From+es[i].N >= k.N })
+	return i < len(es) && es[i].From+es[i].N == k.N && es[i].Key == k.Key
 }
 
 // nearlyAll: of nodes that hold at least this share of what the deepest one holds,

@@ -210,7 +210,7 @@ func (r *Router) cheapestPrefill(t *turn) *executor {
 }
 
 // bestDecode is the executor with room that lacks least of the prompt, in seconds;
-// the share of its slots in use counts too. near, when given, must use the same
+// the share of its slots in use counts too, and what its engine still holds. near, when given, must use the same
 // memory.
 func (r *Router) bestDecode(t *turn, near *executor) *executor {
 	var best *executor
@@ -221,6 +221,7 @@ func (r *Router) bestDecode(t *turn, near *executor) *executor {
 			continue
 		}
 		s := float64(r.cfg.SpreadNS) / 1e9 * float64(len(x.decodes)) / float64(x.slots)
+		s -= float64(x.keeps(&t.ready.Prompt)*blockTokens) / r.cfg.ImportTPS
 		if near == nil {
 			s += r.plan(x, t).seconds
 		}

@@ -54,7 +54,7 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 		}
 		x.tps, r.speeds[h.Pool] = h.PrefillTPS, h.PrefillTPS
 	}
-	x.bring, x.at = h.BringTPS, r.dir.node(h.Node)
+	x.bring, x.at, x.kept = h.BringTPS, r.dir.node(h.Node), h.Kept[:min(len(h.Kept), max(h.Slots, 0))]
 	return r.compare(now, x, h, out)
 }
 

@@ -79,9 +79,10 @@ type executor struct {
 	epoch   uint64
 	slots   int
 	context int
-	tps     float64   // prefill tokens per second, measured
-	bring   float64   // tokens per second that come in from elsewhere, measured
-	at      *tierNode // whose memory it uses; nil when nobody said
+	tps     float64          // prefill tokens per second, measured
+	bring   float64          // tokens per second that come in from elsewhere, measured
+	at      *tierNode        // whose memory it uses; nil when nobody said
+	kept    []schemas.Extent // sequences that stay in its engine between turns
 	lastHB  schemas.Time
 	alive   bool
 	closed  bool // it sent a job back: nothing is placed here before its next heartbeat

@@ -18,7 +18,7 @@ import (
 // TestScenarios plays the stories in testdata/stories. Each line of a script is one
 // message to the router; the expected output is what the router sends.
 //
-//	exec ID role=R slots=N [ctx=N] [pool=P] [boot=B] [node=N] [bring=TPS] [held=turn/attempt/stage,…]   a heartbeat
+//	exec ID role=R slots=N [ctx=N] [pool=P] [boot=B] [node=N] [bring=TPS] [kept=NAME/N,…] [held=turn/attempt/stage,…]   a heartbeat
 //	dead ID [outside] [boot=B]                     the supervisor saw it end
 //	ready TURN n=N [from=N] [of=NAME,…] [pool=P] [deadline=D]   a turn; D counts from now; its blocks are those of chain NAME
 //	kv NODE epoch=N seq=N [stored=NAME/N,…] [evicted=NAME/N,…] [cleared] [medium=M]   a notice; NAME/N is a chain's first N blocks
@@ -267,6 +267,12 @@ func (s *script) exec(id string, kv map[string]string) {
 	h := &schemas.Heartbeat{
 		Header: schemas.H(), Executor: id, Boot: "b1", Pool: "m", Role: schemas.Role(kv["role"]), Slots: s.num(kv["slots"], 4), Context: s.num(kv["ctx"], 100_000),
 		PrefillTPS: float64(s.num(kv["tps"], 0)), BringTPS: float64(s.num(kv["bring"], 0)), Node: kv["node"],
+	}
+	for _, w := range strings.Split(kv["kept"], ",") {
+		if es := chains(w); len(es) > 0 {
+			last := es[len(es)-1]
+			h.Kept = append(h.Kept, schemas.Extent{Key: last.Key, N: last.From + last.N})
+		}
 	}
 	if kv["boot"] != "" {
 		h.Boot = kv["boot"]
