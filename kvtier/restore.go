@@ -40,5 +40,6 @@ func Restore(n int, saved func(SlotID) Saved) (s *Slots, refused []SlotID) {
 		}
 	}
 	slices.Reverse(s.free)
+	s.compactParents()
 	return s, refused
 }
