@@ -18,6 +18,7 @@ type conn struct {
 	nc       net.Conn
 	read     time.Duration // Options.ReadTimeout
 	block    int64
+	due      time.Time // when reading times out
 	used     bool      // it was kept from an earlier request
 	answered bool      // something arrived since it was taken
 	since    time.Time // when it was put away
@@ -196,7 +197,11 @@ func (cn *conn) list(e kvtier.Extent) ([]kvtier.Block, error) {
 type reader struct{ cn *conn }
 
 func (r reader) Read(b []byte) (int, error) {
-	_ = r.cn.nc.SetReadDeadline(time.Now().Add(r.cn.read))
+	// Not each of many small reads moves the deadline.
+	if now := time.Now(); r.cn.due.Sub(now) < r.cn.read {
+		r.cn.due = now.Add(r.cn.read + r.cn.read/8)
+		_ = r.cn.nc.SetReadDeadline(r.cn.due)
+	}
 	n, err := r.cn.nc.Read(b)
 	r.cn.answered = r.cn.answered || n > 0
 	return n, stalled(err)

@@ -3,13 +3,13 @@ package peer
 import (
 	"context"
 	"errors"
-	"hash/crc32"
 	"io"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/kvtier/crc32c"
 	"github.com/weir-dev/weir/kvtier/hostmem"
 )
 
@@ -288,7 +288,7 @@ func readData(cn *conn, dst []byte) (crc uint32, err error) {
 	r := reader{cn}
 	for len(dst) > 0 {
 		n, err := r.Read(dst[:min(readPiece, len(dst))])
-		crc = crc32.Update(crc, castTable, dst[:n])
+		crc = crc32c.Update(crc, dst[:n])
 		dst = dst[n:]
 		if err != nil && len(dst) > 0 {
 			return crc, err

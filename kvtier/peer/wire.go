@@ -3,10 +3,10 @@ package peer
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/kvtier/crc32c"
 )
 
 // All integers are big endian. sum is crc32c (Castagnoli) of everything before it, and
@@ -45,10 +45,7 @@ const (
 	maxIndex = kvtier.MaxSlots
 )
 
-var (
-	magic     = [8]byte{'W', 'E', 'I', 'R', 'P', 'E', 'E', 'R'}
-	castTable = crc32.MakeTable(crc32.Castagnoli)
-)
+var magic = [8]byte{'W', 'E', 'I', 'R', 'P', 'E', 'E', 'R'}
 
 type nonce [16]byte
 
@@ -91,7 +88,7 @@ const (
 // sum covers everything that is given.
 func sum(parts ...[]byte) (crc uint32) {
 	for _, p := range parts {
-		crc = crc32.Update(crc, castTable, p)
+		crc = crc32c.Update(crc, p)
 	}
 	return crc
 }
