@@ -97,6 +97,9 @@ func (r *reference) turn(t *memory, prompt, force schemas.Tokens, sampling schem
 	if _, err := r.do(w, &schemas.Op{Drop: &schemas.DropOp{}}); err != nil {
 		return run{}, err
 	}
+	for id := range r.engine.Limits().Slots {
+		r.engine.Drop(gpuexec.SeqID(id)) // what the worker left in it: the next turn has another worker
+	}
 	out.keys, err = r.chain(append(append([]int32(nil), prompt...), out.tokens...))
 	return out, err
 }
