@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/serve"
+	"github.com/weir-dev/weir/services/tier"
 )
 
 // options of the command.
@@ -20,7 +21,7 @@ type options struct {
 	limit                            int
 }
 
-// NewCommand makes "weir explain" with its sub-commands turn and session.
+// NewCommand makes "weir explain" with its sub-commands turn, session and block.
 func NewCommand() *cobra.Command {
 	o := &options{limit: 50}
 	c := &cobra.Command{
@@ -38,7 +39,14 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.session(cmd, args[0]) },
 	}
 	session.Flags().IntVar(&o.limit, "limit", o.limit, "newest turns to list")
-	c.AddCommand(turn, session)
+	block := &cobra.Command{
+		Use: "block KEY …", Short: "Where KV blocks are, which branches hold them, and why they would go next",
+		Long: "A key is 64 hex digits. It names a block and all that come before it in its prefix: notices, jobs and " +
+			"weir explain session name contexts by the key of their last block.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.block(cmd, args) },
+	}
+	c.AddCommand(turn, session, block)
 	return c
 }
 
@@ -143,5 +151,8 @@ func (s *Source) Session(ctx context.Context, session string, limit int) (*Sessi
 	if len(f.turns) == 0 && len(f.results) == 0 && (f.lineage == nil || !f.lineage.Found) {
 		return nil, fmt.Errorf("nothing is known of session %s of tenant %s: it had no turn, was deleted, or has aged out", session, s.tenant)
 	}
-	return sessionReport(f, limit), nil
+	held := s.memory(ctx, f, tier.BlocksRequest{Tenant: s.tenant, Session: session})
+	rep := sessionReport(f, limit)
+	rep.Memory = held
+	return rep, nil
 }

@@ -135,6 +135,7 @@ func printSession(w io.Writer, r *SessionReport) error {
 		p.line("")
 		turnTable(p, r)
 	}
+	memory(p, r.Memory)
 	if s := r.Sum; s.Prompt > 0 {
 		p.line("")
 		p.line("prompts    %s tokens = %s found (%.1f %%) + %s computed again + %s new", comma(s.Prompt), comma(s.Cached), 100*float64(s.Cached)/float64(s.Prompt), comma(s.Recomputed), comma(s.New))

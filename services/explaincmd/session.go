@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/tier"
 )
 
 // SessionReport explains a session; -o json prints it.
@@ -18,11 +19,13 @@ type SessionReport struct {
 	Left     int            `json:"left,omitempty"` // branches that are not listed
 	Events   map[string]int `json:"events,omitempty"`
 
-	Turns   []TurnLine     `json:"turns,omitempty"`
-	Earlier int            `json:"earlier,omitempty"` // turns that are not listed
-	Sum     Tokens         `json:"tokens"`            // of all stored results
-	Causes  map[string]int `json:"causes,omitempty"`  // turns by the cause of their first miss
-	Notes   []string       `json:"notes,omitempty"`
+	Turns   []TurnLine `json:"turns,omitempty"`
+	Earlier int        `json:"earlier,omitempty"` // turns that are not listed
+	Sum     Tokens     `json:"tokens"`            // of all stored results
+	// Memory is what the tier nodes hold of the branches.
+	Memory []*tier.BlocksReply `json:"memory,omitempty"`
+	Causes map[string]int      `json:"causes,omitempty"` // turns by the cause of their first miss
+	Notes  []string            `json:"notes,omitempty"`
 }
 
 // Branch is a branch with its place in the tree.

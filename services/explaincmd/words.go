@@ -45,6 +45,14 @@ func ruleWords(rule string) string {
 	switch rule {
 	case hostmem.RuleLRU:
 		return "room was needed, and nothing else had gone unused for longer"
+	case hostmem.RuleDead:
+		return "room was needed, and its context had been replaced or its branch had ended"
+	case hostmem.RuleIdle:
+		return "room was needed, no live branch held it, and of such blocks nothing had gone unused for longer"
+	case hostmem.RuleWaiting:
+		return "room was needed, nothing was left that no branch waits with, and its branch was expected back last"
+	case hostmem.RuleDisk:
+		return "it lies on disk, and was not read in time"
 	case hostmem.RuleCleared:
 		return "the memory was cleared"
 	case hostmem.RuleChecksum:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/kvtier/hostmem"
@@ -20,7 +21,8 @@ import (
 // node runs a tier process on an own NATS and returns a client of its memory.
 func node(t *testing.T) (*nats.Conn, *hostmem.Client) {
 	t.Helper()
-	s, err := jsrun.Embedded(jsrun.EmbeddedOptions{Dir: t.TempDir(), Topology: streams.Topology(streams.Options{})})
+	topo := streams.Topology(streams.Options{})
+	s, err := jsrun.Embedded(jsrun.EmbeddedOptions{Dir: t.TempDir(), Topology: topo})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +32,13 @@ func node(t *testing.T) (*nats.Conn, *hostmem.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := jsrun.Provision(t.Context(), js, topo); err != nil {
+		t.Fatal(err)
+	}
 	base := ""
 	if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
 		base = "/dev/shm"
@@ -43,7 +52,7 @@ func node(t *testing.T) (*nats.Conn, *hostmem.Client) {
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- Run(ctx, Config{
-			Conn: nc, Cell: "c0", Node: "n7", Dir: dir, Bytes: 1 << 20, Logger: slog.New(slog.DiscardHandler),
+			Conn: nc, Cell: "c0", Node: "n7", Dir: dir, Bytes: 1 << 20, Topology: topo, Logger: slog.New(slog.DiscardHandler),
 			Peer: "127.0.0.1:0", Ready: func(*hostmem.Daemon) { close(ready) },
 		})
 	}()

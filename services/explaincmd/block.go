@@ -1,0 +1,165 @@
+package explaincmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/serve"
+	"github.com/weir-dev/weir/services/tier"
+)
+
+// BlockReport says what every tier node knows of blocks; -o json prints it.
+type BlockReport struct {
+	Nodes []*tier.BlocksReply `json:"nodes"`
+	Notes []string            `json:"notes,omitempty"`
+}
+
+// maxKeys bounds one question: a node answers no more.
+const maxKeys = 256
+
+func (o *options) block(cmd *cobra.Command, keys []string) error {
+	if len(keys) > maxKeys {
+		return fmt.Errorf("%w: %d keys, at most %d may be asked for at once", serve.ErrUsage, len(keys), maxKeys)
+	}
+	for _, k := range keys {
+		if _, err := kvtier.ParseKey(k); err != nil {
+			return fmt.Errorf("%w: KEY %q: %w", serve.ErrUsage, k, err)
+		}
+	}
+	s, end, err := o.source()
+	if err != nil {
+		return err
+	}
+	defer end()
+	rep, err := s.Blocks(cmd.Context(), keys)
+	if err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(rep)
+	}
+	return printBlocks(cmd.OutOrStdout(), rep)
+}
+
+// Blocks asks all tier nodes of the cell about blocks, by their keys in hex.
+func (s *Source) Blocks(ctx context.Context, keys []string) (*BlockReport, error) {
+	f := &facts{tenant: s.tenant}
+	rep := &BlockReport{Nodes: s.memory(ctx, f, tier.BlocksRequest{Keys: keys}), Notes: f.notes}
+	if len(rep.Nodes) == 0 {
+		return nil, fmt.Errorf("no tier node of cell %s answers: is one running, and is --cell right?", s.cell)
+	}
+	return rep, nil
+}
+
+// memory asks all tier nodes of the cell. One that does not answer is noted.
+func (s *Source) memory(ctx context.Context, f *facts, q tier.BlocksRequest) (reps []*tier.BlocksReply) {
+	nodes, err := tier.Nodes(ctx, s.nc, s.cell)
+	if err != nil {
+		f.note("tier nodes: %s", err)
+		return nil
+	}
+	for _, n := range nodes {
+		rep, err := tier.AskBlocks(ctx, s.nc, n, q)
+		if err != nil {
+			f.note("%s", err)
+			continue
+		}
+		reps = append(reps, rep)
+	}
+	return reps
+}
+
+// printBlocks writes one paragraph per block and node.
+func printBlocks(w io.Writer, r *BlockReport) error {
+	p := &page{w: w}
+	for i, n := range r.Nodes {
+		if i > 0 {
+			p.line("")
+		}
+		p.line("node %s, order %s", n.Node, n.Order)
+		for j := range n.Blocks {
+			blockLines(p, &n.Blocks[j])
+		}
+	}
+	notes(p, r.Notes)
+	return p.err
+}
+
+func blockLines(p *page, b *tier.Block) {
+	p.line("")
+	switch {
+	case b.Medium == "":
+		p.line("block %s: not here", b.Key)
+	case b.Medium == schemas.MediumDisk:
+		p.line("block %s: on disk", b.Key)
+	default:
+		whole := "with all before it"
+		if b.Index == 0 {
+			whole = "the first of its prefix"
+		} else if !b.Whole {
+			whole = "without some before it"
+		}
+		p.line("block %s: in host memory, number %s of its prefix, %s", b.Key, comma(b.Index+1), whole)
+	}
+	if b.Class != "" {
+		p.line("  class      %s", b.Class)
+	}
+	if b.Medium == schemas.MediumHost {
+		switch {
+		case b.Before != nil:
+			p.line("  goes       after %s", many(*b.Before, "other leaf", "other leaves"))
+		case b.Leaf:
+			p.line("  goes       after many others, or not at all")
+		default:
+			p.line("  goes       after the blocks that follow it")
+		}
+	}
+	p.line("  why        %s", clean(b.Why, 200))
+	if b.GoneNS > 0 {
+		p.line("  went       %s: %s", time.Unix(0, b.GoneNS).UTC().Format(time.TimeOnly), ruleWords(b.Rule))
+	}
+	for _, h := range b.Holders {
+		p.line("  held by    branch %s of session %s, tenant %s: %s%s, %s of %s there", short(h.Branch), short(h.Session), short(h.Tenant), h.State,
+			named(" for ", short(h.Tool)), comma(h.Resident), many(h.Blocks, "block", "blocks"))
+	}
+	if b.More > 0 {
+		p.line("  … and by %d more", b.More)
+	}
+}
+
+// memory writes what tier nodes hold of a session's branches.
+func memory(p *page, reps []*tier.BlocksReply) {
+	rows := 0
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	for _, r := range reps {
+		blocks := map[string]*tier.Block{}
+		for i := range r.Blocks {
+			blocks[r.Blocks[i].Key] = &r.Blocks[i]
+		}
+		for _, h := range r.Branches[:min(len(r.Branches), maxBranches)] {
+			if rows++; rows == 1 {
+				p.line("")
+				fmt.Fprintln(t, "NODE\tBRANCH\tCLASS\tBLOCKS THERE\tITS OWN\tWHY\tLAST BLOCK")
+			}
+			why := "its last block is not there"
+			if b := blocks[h.Tail]; b != nil {
+				why = b.Why
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s of %s\t%s\t%s\t%s\n", short(r.Node), short(h.Branch), h.Class, comma(h.Resident), comma(h.Blocks), comma(h.Own), clean(why, 90), h.Tail)
+		}
+	}
+	if rows == 0 {
+		return
+	}
+	if err := t.Flush(); p.err == nil {
+		p.err = err
+	}
+}
