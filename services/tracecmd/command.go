@@ -18,7 +18,7 @@ func NewCommand() *cobra.Command {
 		Use: "trace", Short: "Replay recorded loads without a model", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(evictCommand(), scheduleCommand())
+	c.AddCommand(evictCommand(), scheduleCommand(), churnCommand())
 	return c
 }
 
