@@ -251,9 +251,8 @@ func (h *host) runExecutor(ctx context.Context, nc *nats.Conn, hooks executor.Ho
 		}
 	}
 	return executor.Run(ctx, executor.Config{
-		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log, Hooks: hooks,
-		PeerToken: peerToken(),
-		Engine:    model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
+		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log, Hooks: hooks, PeerToken: peerToken(),
+		Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
 	})
 }
 
