@@ -14,10 +14,10 @@ import (
 // are not on disk to one goroutine, which copies them and writes the copies. A block that
 // is evicted before it was copied is gone, and counted.
 const (
-	// spillWindow bounds how many of the blocks that go next are on disk ahead of time:
-	// an eighth of the pool, and no more than these.
+	// So many of the blocks that go next should be on disk ahead of time: half of the
+	// pool, and no more than these. One prompt may push out a prompt's worth at once.
 	spillBlocks = 512
-	spillBytes  = 256 << 20
+	spillBytes  = 1 << 30
 	// spillEvery is how often the loop looks while memory is under pressure.
 	spillEvery = 10 * time.Millisecond
 )
@@ -70,7 +70,7 @@ func openSpill(cfg Config) *spill {
 
 // window is how many of a pool's next victims should be on disk.
 func (p *pool) window() int {
-	return int(max(1, min(p.arena.slots/8, spillBlocks, spillBytes/p.block)))
+	return int(max(1, min(p.arena.slots/2, spillBlocks, spillBytes/p.block)))
 }
 
 // pickSpill hands the next victims that are not on disk to the writer. It runs in the

@@ -155,6 +155,7 @@ func TestTinyMemoryAboveDisk(t *testing.T) {
 	brought, read := 0, 0
 	for g := range 8 {
 		c := attach(t, dir, fmt.Sprint("r", g), opt)
+		until(t, "the client is connected", c.Connected)
 		wg.Go(func() {
 			for i := range 40 {
 				k := blocks[(i*11+g*7)%len(blocks)].Key
