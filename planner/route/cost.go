@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/weir-dev/weir/schemas"
@@ -28,6 +29,17 @@ func (r *Router) look(now schemas.Time, t *turn) {
 	if !t.ready.Prompt.Uncached {
 		t.shares = r.dir.find(&t.ready.Prompt, t.shares)
 	}
+}
+
+// reading tells that a router that has just started does not know yet which nodes
+// there are and what they hold, and that this matters to a turn: much of its prompt
+// was computed somewhere.
+func (r *Router) reading(now schemas.Time, t *turn) bool {
+	if t.ready.Prompt.TailFrom <= schemas.SizeSMax || len(r.dir.list) == 0 {
+		return false
+	}
+	early := int64(now-r.started) < r.cfg.HeartbeatNS // not every executor was heard
+	return early || slices.ContainsFunc(r.dir.list, func(n *tierNode) bool { return !n.known })
 }
 
 // whole is the number of whole blocks of a prompt. The last 1 to 64 tokens yield the

@@ -36,7 +36,7 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 			continue
 		}
 		scanned++
-		if t.old && !r.settled(now) {
+		if !r.settled(now) && (t.old || r.reading(now, t)) {
 			kept = append(kept, t)
 			continue
 		}
