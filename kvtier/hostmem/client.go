@@ -19,8 +19,9 @@ type Options struct {
 	Writer     string // this client, [A-Za-z0-9_-]{1,64}; one living client per id
 	Pool       string // everything that must be equal for blocks to be shared: model, engine, KV format
 	BlockBytes int64  // bytes of one block
-	// Existing: join the pool only if it is there, instead of making it. ErrRefused
-	// when it is not.
+	// Existing: be a guest, who joins the pool only if it is there, instead of making it
+	// (ErrRefused when it is not), and does not keep it from giving way to another pool
+	// (Err is then ErrRefused).
 	Existing bool
 	// Cache is how many unused slots may be kept reserved, so that Reserve rarely
 	// asks the daemon. 0 means 16, negative none; the daemon caps it to 1/128 of the pool.

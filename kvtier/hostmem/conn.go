@@ -218,6 +218,7 @@ func (d *Daemon) hello(c *conn, m message) error {
 	if err != nil {
 		return err
 	}
+	w.guest = m.Existing
 	if w.conn != nil {
 		_ = w.conn.nc.Close()
 	}
@@ -266,6 +267,7 @@ func (d *Daemon) poolFor(name string, block int64) (*pool, error) {
 			i++
 			continue
 		}
+		p.dismiss()
 		if err := d.forget(p); err != nil {
 			return nil, err
 		}

@@ -226,7 +226,8 @@ func (d *Daemon) probe() {
 	}
 }
 
-// bury reclaims every client whose lock is free, and returns how many are left.
+// bury reclaims every client whose lock is free, and returns how many are left, guests
+// not counted.
 // A connection is taken as a sign of life unless all is set: the end of one may
 // not have been noticed yet.
 func (d *Daemon) bury(p *pool, all bool) (alive int) {
@@ -234,7 +235,7 @@ func (d *Daemon) bury(p *pool, all bool) (alive int) {
 		switch {
 		case w == nil:
 		case (all || w.conn == nil) && ifDead(d.cfg.Dir, w.id, func() { p.reclaim(w.no) }):
-		default:
+		case !w.guest:
 			alive++
 		}
 	}

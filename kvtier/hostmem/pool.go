@@ -35,6 +35,7 @@ type writer struct {
 	nonce nonce
 	no    int
 	conn  *conn
+	guest bool // it joined an existing pool, and does not keep it from giving way
 }
 
 type counters struct {

@@ -36,6 +36,18 @@ func (c *Client) SealSum(s Slot, b kvtier.Block, crc uint32) (duplicate bool, er
 	return c.seal(s, b, func() uint32 { return crc })
 }
 
+// dismiss ends the guests of a pool that goes. They find it refused when they connect
+// again; what they have mapped stays readable until they close.
+func (p *pool) dismiss() {
+	for _, w := range p.writers {
+		if w != nil && w.conn != nil {
+			w.conn.pool, w.conn.writer = nil, nil // what it still sends is not obeyed
+			_ = w.conn.nc.Close()
+			w.conn = nil
+		}
+	}
+}
+
 // has tells whether the daemon serves a pool.
 func (d *Daemon) has(name string, block int64) bool {
 	return slices.ContainsFunc(d.pools, func(p *pool) bool { return p.pool == name && p.block == block })

@@ -59,3 +59,34 @@ func TestDescribeAndSealSum(t *testing.T) {
 		c.Release(refs)
 	}
 }
+
+// A pool whose only client is a guest gives way to another one. The guest notices, and
+// what it reads until it closes are not the new pool's bytes.
+func TestGuestGivesWay(t *testing.T) {
+	dir := shortDir(t)
+	d := startDaemon(t, dir, 1<<20)
+	owner := attach(t, dir, "owner")
+	chain := testChain("a", 5)
+	mustPut(t, owner, chain...)
+	guest := attach(t, dir, "guest", func(o *Options) { o.Existing = true })
+	refs := guest.Lease(keysOf(chain))
+	if err := owner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := attach(t, dir, "next", func(o *Options) { o.Pool = "another" })
+	mustPut(t, next, testChain("b", next.Capacity())...)
+	for _, r := range refs {
+		if !hasPattern(guest.Data(r), r.Key) {
+			t.Error("a guest reads another pool's bytes")
+		}
+	}
+	guest.Release(refs)
+	until(t, "the guest notices", func() bool { return errors.Is(guest.Err(), ErrRefused) })
+	if err := guest.Close(); err != nil {
+		t.Error(err)
+	}
+	if all, _ := d.Stats(); len(all) != 1 || all[0].Pool != "another" {
+		t.Errorf("pools %+v", all)
+	}
+	checkTier(t, d)
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/kvtier/hostmem"
 )
 
 // Every bit that changes on the way, in either direction and wherever it is, is
@@ -334,6 +335,41 @@ func TestServerBounds(t *testing.T) {
 	leave()
 	if _, _, err := p.use(t.Context(), poolID{"other", testBlock}); !errors.Is(err, ErrNoPool) {
 		t.Errorf("a second pool afterwards: %v", err)
+	}
+}
+
+// A pool that has given way to another model's is not served any more, and one that is
+// made again is, with what is in it then.
+func TestPoolGivesWay(t *testing.T) {
+	noLeak(t)
+	dir := shortDir(t)
+	d, err := hostmem.NewDaemon(hostmem.Config{Dir: dir, Bytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	near := newNode(t, 4<<20)
+	chain, fresh := testChain("a", 3), testChain("b", 3)
+	srv := newServer(t, dir, func(c *ServerConfig) { c.Linger = time.Hour })
+	c := newClient(t, near.mem, func(o *Options) { o.BackoffMin, o.BackoffMax = time.Microsecond, time.Microsecond })
+	owner := attach(t, dir, "w", testBlock)
+	put(t, owner, chain...)
+	if res, err := c.Fetch(t.Context(), srv.Addr(), keysOf(chain[:2])); err != nil || res.Brought != 2 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	_ = owner.Close()
+	_ = attach(t, dir, "other", 2*testBlock).Close() // takes the whole budget
+	until(t, "the pool is not served", func() bool {
+		_, err := c.Fetch(t.Context(), srv.Addr(), keysOf(testChain("nowhere", 1)))
+		return errors.Is(err, ErrNoPool)
+	})
+	put(t, attach(t, dir, "w", testBlock), fresh...)
+	until(t, "it is served again", func() bool {
+		_, err := c.Fetch(t.Context(), srv.Addr(), append(keysOf(fresh), chain[2].Key))
+		return err == nil
+	})
+	if n := checkBlocks(t, near.mem, append(chain, fresh...)); n != 5 {
+		t.Errorf("%d blocks came, want 2 and 3", n)
 	}
 }
 

@@ -75,6 +75,10 @@ func (p *pools) seat(id poolID) (*joined, error) {
 		return nil, ErrClosed
 	}
 	j := p.open[id]
+	if j != nil && j.users == 0 && j.mem != nil && j.mem.Err() != nil {
+		p.drop(id, j) // the pool gave way to another one, or its file was replaced
+		j = nil
+	}
 	if j == nil {
 		if len(p.open) >= p.cfg.MaxPools && !p.dropUnused() {
 			return nil, fmt.Errorf("%w: %d pools are in use", ErrBusy, len(p.open))
