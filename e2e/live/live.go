@@ -51,10 +51,10 @@ func (o *Options) fill() {
 
 // Outcome is what one order yielded. Tokens are sums over all turns.
 type Outcome struct {
-	Order  Order `json:"order"`
-	Turns  int   `json:"turns"`
-	Prompt int   `json:"prompt_tokens"`
-	Cached int   `json:"cached_tokens"`
+	Order   Order   `json:"order"`
+	Turns   int     `json:"turns"`
+	Prompt  int     `json:"prompt_tokens"`
+	Cached  int     `json:"cached_tokens"`
 	HitRate float64 `json:"hit_rate"`
 	// Recomputed are prompt tokens that were computed before in the same session, in
 	// whole blocks, and again.
