@@ -134,7 +134,7 @@ func mediaCases(ref string) []plant {
 // so the last of the first session's goes.
 func memoryCases() []plant {
 	return []plant{
-		{cause: schemas.MissEvicted, message: 1, byte: -1, rule: "lru", turns: []turn{
+		{cause: schemas.MissEvicted, message: 1, byte: -1, rule: "waiting", turns: []turn{
 			{msgs: opening("e")}, {session: "flood", msgs: []message{say("user", long("flood", 230))}}, {msgs: []message{say("user", "Go on.")}},
 		}},
 		{cause: schemas.MissNotKept, message: 0, byte: -1, turns: []turn{
