@@ -11,6 +11,9 @@ import (
 // first one's second turn finds its prompt as if memory had no bound, and says the same;
 // without a disk it is computed again.
 func TestEvictedSessionFindsItsPromptOnDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three stacks with prompts of 2,000 tokens")
+	}
 	engine := "go"
 	if stack.Libraries() != "" {
 		engine = "llama"

@@ -113,6 +113,9 @@ func (d *Daemon) eraseDisk(ends []kvtier.Key) func() (int, error) {
 		chains[i] = d.trail(k, trailMost)
 	}
 	return func() (n int, err error) {
+		// Memory has none of it any more: what was copied meanwhile is not written, and
+		// what was written is found.
+		d.spill.epoch.Add(1)
 		dropped, err := d.spill.store.Erase(ends, chains, d.resident)
 		cerr := d.call(func() {
 			d.notice(kvtier.EventDropped, dropped)
