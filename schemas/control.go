@@ -210,8 +210,9 @@ type SessionReply struct {
 	// fork, sub_agent, retry, compaction, rewrite, pruned, …; an inferred one is
 	// counted as "inferred.<kind>" too.
 	Events map[string]int `json:"events,omitempty"`
-	// Keys, with Forget, are the last chain keys of the session's branches that no
-	// other session shares, by which a tier node finds the blocks.
+	// Keys, with Forget, name blocks of the session's branches that no other session
+	// shares: of each context the first one, the last one, and some between, by which
+	// every tier node finds all of them that it has.
 	Keys []string `json:"keys,omitempty"`
 	// Refs, with Forget, are payload objects that only this session named.
 	Refs  []string `json:"refs,omitempty"`

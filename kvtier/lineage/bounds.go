@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/weir-dev/weir/schemas"
@@ -117,7 +118,7 @@ func (l *Lineage) cool(s *session) {
 			return
 		}
 		if b.log != nil {
-			l.gone(s, b.log)
+			l.gone(s, b.log, 0)
 			l.setLog(s, b, nil)
 			l.counts.Cooled++
 		}
@@ -143,7 +144,7 @@ func (l *Lineage) forgetBranches(s *session, keep *branch) bool {
 
 func (l *Lineage) forgetBranch(s *session, b *branch) {
 	if b.log != nil {
-		l.gone(s, b.log)
+		l.gone(s, b.log, 0)
 	}
 	l.setLog(s, b, nil)
 	l.setHist(s, b, nil)
@@ -184,21 +185,28 @@ func (l *Lineage) setLog(s *session, b *branch, log *logbook) {
 // their blocks can be found when it is erased.
 const maxGone = 4096
 
-// gone remembers where a context ended that a branch had.
-func (l *Lineage) gone(s *session, log *logbook) {
+// gone remembers the blocks of a context that a branch had, but for the first kept
+// ones, which it still has. A node may hold any leading part of them.
+func (l *Lineage) gone(s *session, log *logbook, kept int) {
 	root, ok := l.root(log.Keys)
 	if !ok {
 		return
 	}
-	e := log.tail(log.Computed, root)
-	if e.N == 0 || len(s.gone) > 0 && s.gone[len(s.gone)-1] == e.Key {
-		return
+	for _, key := range log.names(kept, root) {
+		k := key.String()
+		if slices.Contains(s.gone[max(0, len(s.gone)-goneAlike):], k) {
+			continue
+		}
+		if len(s.gone) >= maxGone {
+			s.gone = s.gone[1:]
+		}
+		s.gone = append(s.gone, k) // nothing is moved: a snapshot may be reading it
 	}
-	if len(s.gone) >= maxGone {
-		s.gone = s.gone[1:]
-	}
-	s.gone = append(s.gone, e.Key) // nothing is moved: a snapshot may be reading it
 }
+
+// goneAlike is how many of the newest keys are looked through for one that comes again:
+// branches that are forgotten one after the other begin alike.
+const goneAlike = 128
 
 // maxRefs bounds the payload objects that a session remembers to have named.
 const maxRefs = 65536

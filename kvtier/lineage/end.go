@@ -242,7 +242,7 @@ func (l *Lineage) answered(now schemas.Time, t *turn, r *schemas.Result, out []s
 	l.became(t)
 	t.log.answered(r, len(t.entries))
 	if old := b.log; old != nil && !b.fresh && t.shared/blockTokens < old.Computed/blockTokens {
-		l.gone(s, old)
+		l.gone(s, old, t.shared/blockTokens)
 	}
 	l.setLog(s, b, t.log)
 	hist := t.entries
@@ -274,7 +274,7 @@ func (l *Lineage) failed(now schemas.Time, t *turn, out []schemas.Msg) []schemas
 	s, b := t.sess, t.branch
 	if t.log != nil {
 		t.log.Computed = len(t.log.Tokens)
-		l.gone(s, t.log) // what may have been computed of its prompt
+		l.gone(s, t.log, t.shared/blockTokens) // what may have been computed of its prompt
 	}
 	if t.listed && s.trees != nil {
 		if len(b.hist) > 0 && !(b.fresh && b.guessed) {

@@ -1,12 +1,12 @@
 package lineage
 
 import (
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 	"sort"
 
+	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -98,35 +98,56 @@ func (b *branch) info() schemas.BranchInfo {
 	return i
 }
 
-// keysOnly lists the last keys of all contexts that a session has and had, but for
-// those that stand in a context of another session of the tenant.
+// keysOnly names the blocks of all contexts that a session has and had, but for those
+// that stand in a context of another session of the tenant. A node may hold any leading
+// part of a context, so of each the first block is named that no other session has, and
+// the last one.
 func (l *Lineage) keysOnly(s *session) []string {
-	mine := map[string]bool{}
+	gone := map[string]bool{}
 	for _, k := range s.gone {
-		mine[k] = true
+		gone[k] = true
 	}
+	mine := map[kvtier.Key]bool{} // true: another session has it too
+	l.contexts(s, func(log *logbook, blocks int) {
+		for _, k := range log.chain[:blocks] {
+			mine[k] = false
+		}
+	})
+	for _, o := range l.sessions {
+		if o == s || o.tenant != s.tenant {
+			continue
+		}
+		l.contexts(o, func(log *logbook, _ int) {
+			for _, k := range log.chain {
+				if _, ok := mine[k]; ok {
+					mine[k] = true
+				}
+				if len(gone) > 0 {
+					delete(gone, k.String())
+				}
+			}
+		})
+	}
+	l.contexts(s, func(log *logbook, blocks int) {
+		for _, k := range log.chain[:blocks] {
+			if !mine[k] {
+				gone[k.String()], gone[log.chain[blocks-1].String()] = true, true
+				return
+			}
+		}
+	})
+	return slices.Sorted(maps.Keys(gone))
+}
+
+// contexts calls f for the contexts of a session, with the number of blocks that were
+// computed. They have names then, which a restart forgets.
+func (l *Lineage) contexts(s *session, f func(log *logbook, blocks int)) {
 	for _, b := range s.branches {
 		if b.log == nil {
 			continue
 		}
 		if root, ok := l.root(b.log.Keys); ok {
-			if e := b.log.tail(b.log.Computed, root); e.N > 0 {
-				mine[e.Key] = true
-			}
+			f(b.log, b.log.blocks(b.log.Computed, root))
 		}
 	}
-	for _, o := range l.sessions {
-		if o == s || o.tenant != s.tenant {
-			continue
-		}
-		for _, b := range o.branches {
-			if b.log == nil {
-				continue
-			}
-			for _, k := range b.log.chain {
-				delete(mine, hex.EncodeToString(k[:]))
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(mine))
 }

@@ -93,10 +93,18 @@ func TestForget(t *testing.T) {
 	if want := []string{ref(1)}; !slices.Equal(r.Refs, want) {
 		t.Errorf("objects %v, want %v", r.Refs, want)
 	}
-	// u1's context was replaced by u2's; u77's is that of session q, too.
-	if len(r.Keys) != 2 {
+	// u1's context was replaced by u2's; u77's is that of session q, too. Each has its
+	// first block that is its own and its last one, and u1's what stands at stops.
+	if len(r.Keys) != 5 {
 		t.Errorf("keys %v", r.Keys)
 	}
+	w.l.contexts(w.l.sessions["t.q"], func(log *logbook, _ int) {
+		for i, k := range log.chain {
+			if slices.Contains(r.Keys, k.String()) {
+				t.Errorf("block %d of session q would be erased", i)
+			}
+		}
+	})
 	snap, _ := w.snapshot()
 	if strings.Contains(string(snap), "canary") || w.ask("s", "", false).Found {
 		t.Error("it is not forgotten")
@@ -122,7 +130,7 @@ func TestForgetMuch(t *testing.T) {
 	if len(r.Refs) != maxErase || len(r.Keys) != maxErase || !strings.Contains(r.Error, "ask again") {
 		t.Fatalf("%d objects, %d keys, %s", len(r.Refs), len(r.Keys), r.Error)
 	}
-	if r = w.ask("s", "", true); len(r.Refs) != 10 || len(r.Keys) != 11 || r.Error != "" || w.l.sessions["t.s"] != nil || len(w.l.refs) != 0 {
+	if r = w.ask("s", "", true); len(r.Refs) != 10 || len(r.Keys) != 12 || r.Error != "" || w.l.sessions["t.s"] != nil || len(w.l.refs) != 0 {
 		t.Errorf("%d objects, %d keys, %s", len(r.Refs), len(r.Keys), r.Error)
 	}
 }

@@ -279,6 +279,23 @@ func (l *logbook) path(n int, root kvtier.Key) (path, rest []schemas.Extent, fro
 	return schemas.CutAtStops(0, known, key), schemas.CutAtStops(known, all, key), known * blockTokens
 }
 
+// names are keys of the computed blocks behind the first from ones: of the next one,
+// which every node has that has any of them, of those at stops, where others may fork
+// off, and of the last one.
+func (l *logbook) names(from int, root kvtier.Key) (ks []kvtier.Key) {
+	n := l.blocks(l.Computed, root)
+	if from < n {
+		ks = append(ks, l.chain[from])
+	}
+	for end := schemas.NextStop(from + 1); end < n; end = schemas.NextStop(end) {
+		ks = append(ks, l.chain[end-1])
+	}
+	if from+1 < n {
+		ks = append(ks, l.chain[n-1])
+	}
+	return ks
+}
+
 // tail is the extent of all computed blocks before token n; it has no blocks where
 // there are none.
 func (l *logbook) tail(n int, root kvtier.Key) schemas.Extent {
