@@ -95,8 +95,6 @@ type pool struct {
 type tenant struct {
 	name     string
 	branches int
-	floor    float64 // branches that score less are idle
-	capped   bool    // floor counts
 }
 
 // branch is one branch as the keeper knows it.
@@ -119,6 +117,7 @@ type branch struct {
 	own    int  // blocks of its own when it was last used
 	class  kvtier.Class
 	score  float64 // of the estimator: the higher, the longer it is kept
+	over   bool    // its tenant's share is taken by better ones: it is idle
 	pos    int     // in the ring
 	el     *list.Element
 }

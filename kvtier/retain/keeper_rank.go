@@ -81,7 +81,7 @@ func (k *Keeper) rank(now int64, b *branch) {
 		c, b.score = k.est.Score(now, &w)
 	}
 	b.class = kvtier.Class(c)
-	if b.class >= kvtier.ClassWaiting && b.tenant.capped && b.score < b.tenant.floor {
+	if b.class >= kvtier.ClassWaiting && b.over {
 		b.class = kvtier.ClassIdle
 	}
 	for i, p := range k.pools {
@@ -96,36 +96,25 @@ func (k *Keeper) rank(now int64, b *branch) {
 func (k *Keeper) caps() {
 	pinned := map[*tenant]int{}
 	for _, b := range k.ring {
+		b.over = false
 		if k.pins(b) {
 			pinned[b.tenant] += b.wait.Own
 		}
 	}
 	most := int(k.cfg.TenantShare * float64(k.capacity))
-	over := map[*tenant][]*branch{}
-	for t, n := range pinned {
-		if t.capped = len(k.tenants) > 1 && n > most; t.capped {
-			over[t] = nil
-		}
-	}
-	if len(over) == 0 {
-		return
-	}
+	var bs []*branch
 	for _, b := range k.ring {
-		if _, ok := over[b.tenant]; ok && k.pins(b) {
-			over[b.tenant] = append(over[b.tenant], b)
+		if pinned[b.tenant] > most && len(k.tenants) > 1 && k.pins(b) {
+			bs = append(bs, b)
 		}
 	}
-	for t, bs := range over {
-		slices.SortFunc(bs, func(a, b *branch) int {
-			return cmp.Or(-cmp.Compare(a.score, b.score), cmp.Compare(a.id, b.id))
-		})
-		room := most
-		for _, b := range bs {
-			if room -= b.wait.Own; room < 0 {
-				t.floor = math.Nextafter(b.score, math.Inf(1))
-				break
-			}
-		}
+	slices.SortFunc(bs, func(a, b *branch) int {
+		return cmp.Or(-cmp.Compare(a.score, b.score), cmp.Compare(a.id, b.id))
+	})
+	clear(pinned)
+	for _, b := range bs {
+		pinned[b.tenant] += b.wait.Own
+		b.over = pinned[b.tenant] > most
 	}
 }
 
