@@ -56,6 +56,16 @@ func (m *Memory) Read(k kvtier.Key) (data []byte, b kvtier.Block, ok bool) {
 // Evict presses every unleased block out of memory: it reserves all slots that it
 // can get and gives them back.
 func (m *Memory) Evict(ctx context.Context) error {
+	release, err := m.Occupy(ctx)
+	if err != nil {
+		return err
+	}
+	release()
+	return ctx.Err()
+}
+
+// Occupy reserves all slots that it can get, until release: nothing can be stored.
+func (m *Memory) Occupy(ctx context.Context) (release func(), err error) {
 	var all []hostmem.Slot
 	for n := m.c.Capacity(); n > 0 && ctx.Err() == nil; {
 		slots, err := m.c.Reserve(ctx, n)
@@ -64,15 +74,14 @@ func (m *Memory) Evict(ctx context.Context) error {
 			n /= 2
 		case err != nil:
 			m.c.Abandon(all)
-			return err
+			return nil, err
 		default:
 			all = append(all, slots...)
 			n = min(n, m.c.Capacity()-len(all))
 		}
 	}
-	m.c.Abandon(all)
 	if len(all) == 0 {
-		return errors.New("stack: no block could be evicted: all are leased or reserved")
+		return nil, errors.New("stack: no block could be evicted: all are leased or reserved")
 	}
-	return ctx.Err()
+	return func() { m.c.Abandon(all) }, nil
 }

@@ -73,7 +73,9 @@ func (r *run) end() {
 		_ = c.Close()
 	}
 	for _, m := range r.clients {
-		m.kill()
+		if m.process != nil {
+			m.kill()
+		}
 	}
 	if r.daemon != nil {
 		r.daemon.kill()
@@ -139,6 +141,9 @@ func (r *run) startClient(m *member) error {
 		return err
 	}
 	m.process, m.reports = p, follow(p)
+	if err := m.reports.waitReady(); err != nil { // while the daemon is away it could not attach
+		return fmt.Errorf("%s: %w", m.name, err)
+	}
 	return nil
 }
 

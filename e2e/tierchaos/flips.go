@@ -83,13 +83,28 @@ func (r *run) ensure(class int, b kvtier.Block) error {
 	if mem.Match([]kvtier.Key{b.Key}) == 1 {
 		return nil
 	}
-	slots, err := mem.Reserve(context.Background(), 1)
-	if err != nil {
+	var slots []hostmem.Slot
+	var err error
+	if !wait(func() bool { // a busy machine answers late
+		slots, err = mem.Reserve(context.Background(), 1)
+		return err == nil
+	}) {
 		return fmt.Errorf("tierchaos: reserve for %s: %w", b.Key.Short(), err)
 	}
 	fill(slots[0].Data(), u.owner[b.Key], &b.Key)
 	_, err = mem.Seal(slots[0], b)
 	return err
+}
+
+// tryStore stores a block if there is room at once.
+func (r *run) tryStore(class int, b kvtier.Block) {
+	u, mem := r.universes[class], r.observers[class]
+	slots, err := mem.Reserve(context.Background(), 1)
+	if err != nil {
+		return
+	}
+	fill(slots[0].Data(), u.owner[b.Key], &b.Key)
+	_, _ = mem.Seal(slots[0], b) // refused when the slot's header is damaged
 }
 
 // flipHeaders flips single bits in slot headers and indexes, one after the other and
@@ -121,8 +136,8 @@ func (r *run) flipHeaders(ctx context.Context) error {
 		if err := f.Close(); err != nil {
 			return err
 		}
-		for range 64 { // storing goes on as far as it can
-			_ = r.ensure(i, blocks[r.rng.IntN(len(blocks))])
+		for range 64 { // storing goes on as far as it can; what is damaged may refuse
+			r.tryStore(i, blocks[r.rng.IntN(len(blocks))])
 		}
 	}
 	r.daemon.kill()

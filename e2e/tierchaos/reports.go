@@ -11,14 +11,16 @@ import (
 type reports struct {
 	mu     sync.Mutex
 	newest report
+	ready  chan struct{} // closed by the first report: it is attached
 	paused chan struct{}
 	ended  chan struct{}
 }
 
 func follow(p *process) *reports {
-	r := &reports{paused: make(chan struct{}, 1), ended: make(chan struct{})}
+	r := &reports{ready: make(chan struct{}), paused: make(chan struct{}, 1), ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
+		first := true
 		for line := range p.lines {
 			var got report
 			if json.Unmarshal(line, &got) != nil {
@@ -27,6 +29,10 @@ func follow(p *process) *reports {
 			r.mu.Lock()
 			r.newest = got
 			r.mu.Unlock()
+			if first {
+				close(r.ready)
+				first = false
+			}
 			if got.Paused {
 				select {
 				case r.paused <- struct{}{}:
@@ -46,15 +52,18 @@ func (r *reports) last() report {
 	return r.newest
 }
 
-func (r *reports) waitPaused() error {
+func (r *reports) waitReady() error  { return r.wait(r.ready, "attach") }
+func (r *reports) waitPaused() error { return r.wait(r.paused, "pause") }
+
+func (r *reports) wait(done <-chan struct{}, what string) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case <-r.paused:
+	case <-done:
 		return nil
 	case <-r.ended:
 		return errors.New("it ended")
 	case <-timer.C:
-		return errors.New("it does not pause")
+		return errors.New("it does not " + what)
 	}
 }
