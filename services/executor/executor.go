@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/gpuexec"
 	"github.com/weir-dev/weir/gpuexec/worker"
 	"github.com/weir-dev/weir/kvtier/hostmem"
+	"github.com/weir-dev/weir/kvtier/peer"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/services/proc"
@@ -53,6 +54,8 @@ type Hooks struct {
 	Op func(op *schemas.Op, start time.Time, done *schemas.OpDone)
 	// Stats is told of the runner when it starts.
 	Stats func(s *jsrun.Stats)
+	// Peers is told of what gets blocks from other nodes.
+	Peers func(c *peer.Client)
 }
 
 // ErrStuck: an engine operation did not come back.
@@ -93,6 +96,9 @@ func Run(ctx context.Context, cfg Config) error {
 	})
 	if err != nil {
 		return errors.Join(err, e.bring.close(), mem.Close(), eng.Close())
+	}
+	if cfg.Hooks.Peers != nil {
+		cfg.Hooks.Peers(e.bring.peers)
 	}
 	if cfg.Hooks.Stats != nil {
 		cfg.Hooks.Stats(runner.Stats())

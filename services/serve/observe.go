@@ -96,7 +96,7 @@ func (h *host) observed(cfg control.Config, service string) control.Config {
 
 // executorHooks are the hooks of an executor.
 func (h *host) executorHooks() executor.Hooks {
-	hooks := executor.Hooks{Stats: func(s *jsrun.Stats) { h.metrics.Runner("executor", s) }}
+	hooks := executor.Hooks{Stats: func(s *jsrun.Stats) { h.metrics.Runner("executor", s) }, Peers: h.peerTakes}
 	if e := telemetry.NewExecutor(h.traces.Tracer("executor")); e != nil {
 		hooks.In, hooks.Out, hooks.Op = e.In, e.Out, e.Op
 	}

@@ -227,7 +227,7 @@ func (h *host) runTier(ctx context.Context, nc *nats.Conn) error {
 	var d *hostmem.Daemon
 	err := tier.Run(ctx, tier.Config{
 		Conn: nc, Cell: h.o.Cell, Node: h.o.Node, Dir: h.o.Arena, Bytes: h.o.KVMem, Order: h.o.KVOrder, Topology: h.topo, Logger: h.log, Version: Version(),
-		Peer: h.o.peer(), PeerToken: peerToken(),
+		Peer: h.o.peer(), PeerToken: peerToken(), Gives: h.peerGives,
 		Disk: h.o.DiskDir(), DiskBytes: h.o.KVDiskBytes,
 		Ready: func(x *hostmem.Daemon) {
 			d = x

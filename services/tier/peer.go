@@ -19,7 +19,11 @@ func givePeers(cfg Config) (srv *peer.Server, addr string, err error) {
 		return nil, "", fmt.Errorf("giving KV blocks to other nodes: %w", err)
 	}
 	if addr, err = reachable(srv.Addr(), os.Hostname); err != nil {
+		closePeers(srv)
 		return nil, "", fmt.Errorf("giving KV blocks to other nodes: %w", err)
+	}
+	if cfg.Gives != nil {
+		cfg.Gives(srv)
 	}
 	return srv, addr, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-dev/weir/kvtier/hostmem"
+	"github.com/weir-dev/weir/kvtier/peer"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/streams"
 )
@@ -34,6 +35,8 @@ type Config struct {
 	// Peer is the address on which other nodes get blocks from this one; empty for none.
 	// PeerToken is what they must know.
 	Peer, PeerToken string
+	// Gives is called when Peer is served; it may be nil.
+	Gives func(*peer.Server)
 	// Ready is called once the memory can be used.
 	Ready func(*hostmem.Daemon)
 }
