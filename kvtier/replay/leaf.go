@@ -106,9 +106,13 @@ func (l *leaves) run() {
 // touch uses blocks from..to-1 of a call, computes those that are not there, and pins
 // them until a time. Those before them make no room for them.
 func (l *leaves) touch(now int64, c *Call, from, to int32, until int64) {
+	c.each(to, func(_, b int32) bool {
+		l.lease[b] = l.op
+		return true
+	})
 	full := false
 	c.each(to, func(i, b int32) bool {
-		if l.lease[b] = l.op; i < from {
+		if i < from {
 			return true
 		}
 		l.use[b], l.until[b] = now, max(l.until[b], until)

@@ -96,15 +96,19 @@ func (t *tier) look(now int64, c *Call) (found int32) {
 // seal puts blocks from..to-1 of a call into memory, as far as there is room. Those
 // before them make no room for them.
 func (t *tier) seal(now int64, c *Call, from, to int32) {
+	c.each(to, func(_, b int32) bool {
+		if s := t.slotOf[b] - 1; s >= 0 {
+			t.lease[s] = t.op
+		}
+		return true
+	})
 	full := false
 	c.each(to, func(i, b int32) bool {
-		if s := t.slotOf[b] - 1; s >= 0 {
-			if t.lease[s] = t.op; i >= from {
-				t.use[s] = now
-			}
+		if i < from {
 			return true
 		}
-		if i < from {
+		if s := t.slotOf[b] - 1; s >= 0 {
+			t.use[s] = now
 			return true
 		}
 		t.computed(now, b)
