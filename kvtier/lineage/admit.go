@@ -246,6 +246,7 @@ func (l *Lineage) rendered(now schemas.Time, t *turn, r *schemas.RenderReply, ou
 		return l.refuse(now, t, schemas.CodeInternal, fmt.Sprintf("the tokenizer found the answer up to byte %d of %d, behind known text %d", r.Answered, len(r.Text), r.Matched), "", out)
 	}
 	l.counts.Rewrites.add(r.Rewrite)
+	l.learnDrop(t, r.Rewrite)
 	log := base.extend(at, r.Answered, prompt{
 		keys: t.keys, tools: toolsOf(t.msg.Tools), items: len(t.entries), text: r.Text, rest: r.Tokens, media: r.Media, uncached: r.Uncached,
 	})

@@ -134,6 +134,7 @@ type branch struct {
 	wait        []*turn           // turns that came in meanwhile
 	decay       *list.Element     // in Lineage.decays
 	repeat      *list.Element     // in Lineage.repeats
+	keep        int               // see schemas.BranchChange
 	toldAt      schemas.Time      // when the tier nodes were told last where it stands
 }
 
@@ -212,11 +213,12 @@ type Lineage struct {
 	stale    bool              // the last snapshot holds what was asked to be forgotten
 	tokens   int
 	bytes    int
-	refs     map[string]int // sessions that name a payload object
-	decays   *list.List     // branches whose state was inferred, oldest first
-	repeats  *list.List     // live branches, by when the tier nodes were told of them
-	repeatAt schemas.Time   // not before then
-	holds    []held         // turns that wait for a result, oldest first
+	refs     map[string]int   // sessions that name a payload object
+	decays   *list.List       // branches whose state was inferred, oldest first
+	repeats  *list.List       // live branches, by when the tier nodes were told of them
+	repeatAt schemas.Time     // not before then
+	drops    map[dropKey]bool // templates that leave out reasoning
+	holds    []held           // turns that wait for a result, oldest first
 	dead     deadRing
 	sweepAt  schemas.Time // when idle sessions are looked for
 	retries  []*turn      // whose publish a stream refused
@@ -270,7 +272,7 @@ func New(cfg Config) *Lineage {
 func (l *Lineage) clear() {
 	l.sessions, l.asks, l.refs = map[string]*session{}, map[uint64]*turn{}, map[string]int{}
 	l.roots, l.seqs, l.decays = map[schemas.KeySpec]kvtier.Key{}, map[string]uint64{}, list.New()
-	l.repeats, l.repeatAt = list.New(), 0
+	l.repeats, l.repeatAt, l.drops = list.New(), 0, map[dropKey]bool{}
 	l.tokens, l.bytes, l.holds = 0, 0, nil
 }
 

@@ -36,7 +36,7 @@ func (l *Lineage) announce(s *session, b *branch, log *logbook, out []schemas.Ms
 			Kind: schemas.KindBranch, Subject: schemas.BranchSubject(l.cfg.Cell, node), Core: true,
 			Branch: &schemas.BranchChange{
 				Header: schemas.H(), Tenant: s.tenant, Session: s.id, Branch: b.id, State: b.state, Tail: tail, Tool: b.tool, ResumeNS: b.resume,
-				Inferred: b.inferred, Why: b.why, AtNS: int64(b.at),
+				Inferred: b.inferred, Why: b.why, AtNS: int64(b.at), Keep: b.keep,
 			},
 		})
 	}
@@ -60,7 +60,7 @@ func (l *Lineage) running(now schemas.Time, t *turn, out []schemas.Msg) []schema
 	} else if t.kind == infer.Retry || b.turns == 0 && t.inferred && (t.kind == infer.Fork || t.kind == infer.SubAgent) {
 		why = string(t.kind)
 	}
-	t.why, b.heard = why, ""
+	t.why, b.heard, b.keep = why, "", 0
 	b.state, b.why, b.inferred, b.at, b.tool, b.resume = schemas.BranchRunning, why, t.inferred || t.parted, now, "", 0
 	l.settled(b)
 	l.heardOf(now, s, b)
@@ -96,6 +96,7 @@ func (l *Lineage) waits(now schemas.Time, t *turn, r *schemas.Result, last *entr
 	}
 	s.count(kind, true)
 	n := len(out)
+	b.keep = l.keeps(t, state, last)
 	out = l.change(now, s, b, state, "result", true, out)
 	if state == schemas.BranchToolWaiting && last != nil && len(last.calls) > 0 {
 		b.tool = last.calls[0].Name
