@@ -32,8 +32,8 @@ func TestErase(t *testing.T) {
 	}
 	t.Logf("erased in %s: %+v", o.Took, o.Report)
 	t.Logf("%d KV pages before, and %s", o.PagesBefore, strings.Join(o.Before, "\n"))
-	if len(o.Missing) > 0 || o.PagesBefore == 0 {
-		t.Errorf("not found before, so the search shows nothing: %v, %d KV pages", o.Missing, o.PagesBefore)
+	if len(o.Missing) > 0 || o.PagesBefore == 0 || o.PagesOnDisk == 0 {
+		t.Errorf("not found before, so the search shows nothing: %v, %d KV pages, %d of them on disk", o.Missing, o.PagesBefore, o.PagesOnDisk)
 	}
 	if len(o.Found) > 0 || o.PagesAfter > 0 {
 		t.Errorf("found after: %v, %d KV pages", o.Found, o.PagesAfter)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -35,7 +37,8 @@ type Outcome struct {
 	Lost        []string
 	Before      []string // finds before, "word in store"
 	PagesBefore int      // pages of KV memory that only the session had filled
-	PagesAfter  int      // of those, the ones that are still there
+	PagesOnDisk int      // of those, the ones that lay on the disk below it too
+	PagesAfter  int      // of those, the ones that are still there, in memory or on disk
 	Took        time.Duration
 }
 
@@ -45,6 +48,7 @@ func (o *Outcome) Figures() []show.Figure {
 		{Name: "erase.canary_found", Value: float64(len(o.Found) + o.PagesAfter), Unit: "finds"},
 		{Name: "erase.canary_before", Value: float64(len(o.Before)), Unit: "finds"},
 		{Name: "erase.kv_pages_before", Value: float64(o.PagesBefore), Unit: "pages"},
+		{Name: "erase.kv_pages_on_disk", Value: float64(o.PagesOnDisk), Unit: "pages"},
 		{Name: "erase.seconds", Value: o.Took.Seconds(), Unit: "s"},
 	}
 }
@@ -57,8 +61,8 @@ func Run(ctx context.Context) ([]show.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(o.Missing) > 0 || len(o.Lost) > 0 || o.PagesBefore == 0 {
-		return o.Figures(), fmt.Errorf("not found before: %v; lost: %v; %d KV pages", o.Missing, o.Lost, o.PagesBefore)
+	if len(o.Missing) > 0 || len(o.Lost) > 0 || o.PagesBefore == 0 || o.PagesOnDisk == 0 {
+		return o.Figures(), fmt.Errorf("not found before: %v; lost: %v; %d KV pages, %d of them on disk", o.Missing, o.Lost, o.PagesBefore, o.PagesOnDisk)
 	}
 	if len(o.Found) > 0 {
 		err = fmt.Errorf("found after the erase: %v", o.Found)
@@ -70,7 +74,13 @@ func Run(ctx context.Context) ([]show.Figure, error) {
 func Try(ctx context.Context) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
-	s, err := stack.Launch(ctx, stack.Options{Args: []string{"--kv-mem", "64MiB"}})
+	disk, err := os.MkdirTemp("", "weir-erase-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(disk)) }()
+	// So little memory that the sessions' blocks are written to disk too.
+	s, err := stack.Launch(ctx, stack.Options{Args: []string{"--kv-mem", "12MiB", "--kv-disk", disk, "--kv-disk-bytes", "256MiB"}})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +97,7 @@ func Try(ctx context.Context) (o *Outcome, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{s: s, js: js, p: &planter{c: c, js: js, model: s.Ready.Model}, o: &Outcome{}}
+	r := &run{s: s, js: js, disk: disk, p: &planter{c: c, js: js, model: s.Ready.Model}, o: &Outcome{}}
 	return r.o, r.all(ctx)
 }
 
@@ -97,6 +107,7 @@ type run struct {
 	p  *planter
 	o  *Outcome
 
+	disk   string // the folder of the disk below the KV memory
 	tokens string // the answer's tokens as they stand in messages
 }
 
@@ -145,7 +156,7 @@ func (r *run) plant(ctx context.Context) (baseline, mine pages, err error) {
 		if err := r.p.session(ctx, s.id, s.word, tokens); err != nil {
 			return nil, nil, err
 		}
-		now, err := readPages(r.s.Ready.KVDir)
+		now, err := r.kvPages()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -159,7 +170,40 @@ func (r *run) plant(ctx context.Context) (baseline, mine pages, err error) {
 	if err := r.p.rest(ctx, victim); err != nil {
 		return nil, nil, err
 	}
+	if r.o.PagesOnDisk, err = r.onDisk(ctx, mine); err != nil {
+		return nil, nil, err
+	}
 	return baseline, mine, r.settled(ctx)
+}
+
+// kvPages are those in memory and on the disk below it.
+func (r *run) kvPages() (pages, error) {
+	all, err := readPages(r.s.Ready.KVDir)
+	if err != nil {
+		return nil, err
+	}
+	more, err := readPages(r.disk)
+	maps.Copy(all, more)
+	return all, err
+}
+
+// onDisk waits until the disk has as many of a session's pages as it gets, and counts them.
+func (r *run) onDisk(ctx context.Context, mine pages) (n int, err error) {
+	for same := 0; same < 10; same++ {
+		disk, err := readPages(r.disk)
+		if err != nil {
+			return 0, err
+		}
+		if now := mine.common(disk); now != n {
+			n, same = now, 0
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return n, nil
 }
 
 // settled waits until the dead letter is there and lineage has saved all of it.
@@ -225,7 +269,7 @@ func (r *run) scan(ctx context.Context) (*scanner, error) {
 	slices.Sort(words)
 	sc := newScanner(words)
 	err := sc.streams(ctx, r.js)
-	for _, dir := range []string{r.s.Dir(), r.s.Ready.KVDir} {
+	for _, dir := range []string{r.s.Dir(), r.s.Ready.KVDir, r.disk} {
 		err = errors.Join(err, sc.files(dir))
 	}
 	return sc, err
@@ -268,7 +312,7 @@ func (r *run) after(ctx context.Context, baseline, mine pages) error {
 			r.o.Lost = append(r.o.Lost, wordOther+" in "+store)
 		}
 	}
-	now, err := readPages(r.s.Ready.KVDir)
+	now, err := r.kvPages()
 	if err != nil {
 		return err
 	}
