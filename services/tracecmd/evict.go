@@ -153,7 +153,7 @@ func evict(ctx context.Context, s *workload.Schedule, o Options) ([]*replay.Resu
 		logs[m] = recorded[i]
 	}
 	out := make([]*replay.Result, len(o.Capacities)*len(o.Policies))
-	return out, parallel(ctx, o.Workers, len(out), func(i int) error {
+	err := parallel(ctx, o.Workers, len(out), func(i int) error {
 		p := o.Policies[i%len(o.Policies)]
 		run := p
 		if p == Inferred {
@@ -167,6 +167,10 @@ func evict(ctx context.Context, s *workload.Schedule, o Options) ([]*replay.Resu
 		out[i] = r
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // modeOf is what the agents say when a policy is replayed. Policies that hear nothing
@@ -191,7 +195,7 @@ func parallel(ctx context.Context, workers, n int, f func(i int) error) error {
 			}
 		})
 	}
-	var err error
+	err := ctx.Err()
 	for i := 0; i < n && err == nil; i++ {
 		select {
 		case next <- i:
