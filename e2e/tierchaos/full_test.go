@@ -59,21 +59,23 @@ func TestFullTierRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An engine goes on from a sequence that it kept itself; in the end one is new.
+	// An engine goes on from a sequence that it kept itself, and a block may have been
+	// leased when the rest was pressed out; in the end a prompt is computed again.
+	most := first.Usage.Prompt / 4
 	cached := first.Usage.Prompt
-	for i := 0; i < 12 && cached > 0; i++ {
+	for i := 0; i < 12 && cached > most; i++ {
 		r := ask(fmt.Sprint("full-", i))
 		if cached = r.Usage.Cached; !slices.Equal(r.Tokens, first.Tokens) {
 			t.Errorf("%q, want %q", r.Text, first.Text)
 		}
 		t.Logf("%d of %d prompt tokens cached", cached, r.Usage.Prompt)
 	}
-	if cached > 0 {
+	if cached > most {
 		t.Error("no turn was computed again: the test shows nothing")
 	}
 	release()
 	ask("stored")
-	if r := ask("found"); r.Usage.Cached == 0 || !slices.Equal(r.Tokens, first.Tokens) {
+	if r := ask("found"); r.Usage.Cached <= most || !slices.Equal(r.Tokens, first.Tokens) {
 		t.Errorf("with room again: %d of %d prompt tokens cached, %q", r.Usage.Cached, r.Usage.Prompt, r.Text)
 	}
 }
