@@ -2,10 +2,10 @@ package hostmem
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"sync/atomic"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/kvtier/crc32c"
 )
 
 // The states in a slot's word, beside the generation.
@@ -123,4 +123,4 @@ func (s slot) block(w uint64) (kvtier.Block, bool) {
 }
 
 // checksum is crc32c (Castagnoli), which processors compute at memory speed.
-func checksum(data []byte) uint32 { return crc32.Checksum(data, castTable) }
+func checksum(data []byte) uint32 { return crc32c.Checksum(data) }
