@@ -54,7 +54,7 @@ type slotMeta struct {
 // context. The blocks before it need no entry, because they are no leaves as long
 // as it is there.
 //
-// Memory: 88 bytes per slot, 8 to 16 for the index, 4 each for the free list and
+// Memory: 88 bytes per slot, 5.3 for the index, 4 each for the free list and
 // the leaf heap, and some 150 bytes per branch.
 type Slots struct {
 	meta     []slotMeta
