@@ -9,11 +9,11 @@ import (
 	"github.com/weir-dev/weir/schemas"
 )
 
-// rankSlice is how many branches one tick ranks: some 0.5 ms.
-const rankSlice = 512
+// rankSlice is how many branches one tick ranks: some 0.1 ms.
+const rankSlice = 64
 
-// surveySlice is how many blocks of a table one tick counts by class: some 1 ms.
-const surveySlice = 1 << 15
+// surveySlice is how many blocks of a table one tick counts by class: some 0.1 ms.
+const surveySlice = 1 << 12
 
 // Next is when Tick wants to be called, in Unix ns; the largest number when there
 // is nothing to rank.
@@ -25,7 +25,7 @@ func (k *Keeper) Next() int64 {
 }
 
 // Tick ranks the next branches in turn, so that each is ranked once per EveryNS. It
-// looks at 512 at most.
+// looks at 64 at most.
 func (k *Keeper) Tick(now int64) {
 	if now < k.due || len(k.ring) == 0 || k.cfg.Policy != PolicyWeir {
 		return
