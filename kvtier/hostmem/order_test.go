@@ -156,3 +156,35 @@ func TestBlocks(t *testing.T) {
 	}
 	c.Release(c.Lease(keysOf(old)))
 }
+
+// TestTenantShare: with two tenants, what waits of one pins half of the memory at most.
+func TestTenantShare(t *testing.T) {
+	dir := shortDir(t)
+	d := startDaemon(t, dir, 1<<20)
+	c := attach(t, dir, "w", func(o *Options) { o.Cache = -1 })
+	n := c.Capacity() * 3 / 10
+	a, b, u := testChain("a", n), testChain("b", n), testChain("u", 4)
+	mustPut(t, c, a...)
+	mustPut(t, c, b...)
+	mustPut(t, c, u...)
+	until(t, "known", func() bool { return stats(t, d).Sealed == 2*n+4 })
+	d.Branch(says("a", schemas.BranchToolWaiting, a, 1))
+	d.Branch(says("b", schemas.BranchToolWaiting, b, 2))
+	other := says("u", schemas.BranchToolWaiting, u, 3)
+	other.Tenant = "u"
+	d.Branch(other)
+	until(t, "one of the first tenant's branches is idle", func() bool {
+		infos, err := d.Blocks([]kvtier.Key{a[n-1].Key, b[n-1].Key, u[3].Key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle := 0
+		for _, i := range infos[:2] {
+			if i.Class == kvtier.ClassIdle {
+				idle++
+			}
+		}
+		return idle == 1 && infos[2].Class == kvtier.ClassWaiting
+	})
+	checkTier(t, d)
+}
