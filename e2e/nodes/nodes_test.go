@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/e2e/stack"
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/erase"
 )
 
 // start runs two executors that do both phases, on one node or on a node each.
@@ -106,6 +107,74 @@ func TestApart(t *testing.T) {
 	if r := turn(t, c, "m1", "And what follows from that?", 8); r.Usage.Cached != 0 {
 		t.Errorf("%d tokens were found on a node that nobody gave anything", r.Usage.Cached)
 	}
+}
+
+// TestRouterStarts: a router that starts asks the nodes what they hold, so a session
+// that moves then finds its context.
+func TestRouterStarts(t *testing.T) {
+	s := start(t, "go", 2)
+	c := &session{c: s.NewClient(t), id: "restart"}
+	only(t, s, "m0")
+	turn(t, c, "m0", text("harbours", 1200), 100)
+	s.KillAndWait(t, "control", syscall.SIGKILL)
+	only(t, s, "m1")
+	// Lineage names blocks from the first heartbeat on that it hears, half a second later
+	// at most. What is rendered before is computed anew on another node.
+	turn(t, &session{c: c.c, id: "other"}, "m1", "Hello", 4)
+	if r := turn(t, c, "m1", "And what follows from that?", 8); share(r) < 0.9 {
+		t.Errorf("%.2f of the prompt was found", share(r))
+	}
+}
+
+// TestErase: an erased session leaves no block on any node that it was on.
+func TestErase(t *testing.T) {
+	s := start(t, "go", 2)
+	c := &session{c: s.NewClient(t), id: "gone"}
+	only(t, s, "m0")
+	turn(t, c, "m0", text("harbours", 800), 80)
+	only(t, s, "m1")
+	turn(t, c, "m1", "And what follows from that?", 80)
+	for _, node := range []string{"n0", "n1"} {
+		if held(t, s, node) == 0 {
+			t.Fatalf("%s holds nothing", node)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	rep, err := erase.Session(ctx, erase.Options{Conn: c.c.Conn(), Cell: s.Ready.Cell}, "default", "gone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(rep.Nodes, []string{"n0", "n1"}) {
+		t.Errorf("asked nodes %v", rep.Nodes)
+	}
+	for _, node := range []string{"n0", "n1"} {
+		if n := held(t, s, node); n != 0 {
+			t.Errorf("%s holds %d extents still", node, n)
+		}
+	}
+}
+
+// held is the number of extents that a node lists on its first page.
+func held(t *testing.T, s *stack.Stack, node string) int {
+	t.Helper()
+	nc, err := s.Connect("e2e-nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := schemas.Encode(&schemas.SyncRequest{Header: schemas.H()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := nc.Request(schemas.SyncSubject(node), body, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r schemas.SyncReply
+	if err := schemas.Decode(m.Data, &r); err != nil {
+		t.Fatal(err)
+	}
+	return len(r.Extents)
 }
 
 // TestAcross: one node computes prompts and the other one answers. No prompt is
