@@ -123,6 +123,10 @@ show-turn: build engine ## prints the figures of one agent turn, one JSON line e
 	$(GO) build -o bin/show-turn ./e2e/showturn
 	bin/show-turn
 
+show-tier: build engine ## prints the figures of the KV tier and its retention order, one JSON line each (under 10 minutes)
+	$(GO) build -o bin/show-tier ./e2e/showtier
+	bin/show-tier
+
 show-agents: build engine ## prints the figures of how agents talk to weir, one JSON line each (under 10 minutes)
 	$(GO) build -o bin/show-agents ./e2e/showagents
 	bin/show-agents
@@ -177,6 +181,6 @@ compose-test: build engine ## runs the stack from local images: turns, spans and
 compose-long: build engine ## all about the stack: collector, scaling, and every service killed once
 	WEIR_COMPOSE=long WEIR_BIN=$(CURDIR)/bin/weir $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose
 
-.PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-tier bench-cmp show-turn show-agents \
+.PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-tier bench-cmp show-turn show-tier show-agents \
 	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down \
 	compose-local compose-test compose-long
