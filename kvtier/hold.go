@@ -14,7 +14,8 @@ const (
 // Hold says that the context of branch b ends with block tail from here on. It is
 // walked upwards over the blocks that are new to b. What only its earlier context
 // held is dead. A tail that is not there is remembered until it is sealed, the last
-// one for each branch; until then the earlier context stays held.
+// one for each branch; until then the earlier context stays held. So it does when
+// blocks between it and the tail are missing: what stands behind a gap is of no use.
 //
 // A branch that is not known waits with score 0 until Rank says otherwise. Hold
 // returns how many leading blocks of the branch's context are in the table; it does
@@ -42,7 +43,10 @@ func (s *Slots) hold(h, id int32) {
 	if old == id {
 		return
 	}
-	further := s.pass(h, id, old)
+	further, torn := s.pass(h, id, old)
+	if torn && old != none {
+		return // what stands before the gap is all that is of use
+	}
 	if old != none {
 		s.exit(h)
 		s.leave(old, !further)
@@ -53,8 +57,9 @@ func (s *Slots) hold(h, id int32) {
 
 // pass marks the blocks of the chain that ends with block id as passed by branch h,
 // upwards until there is nothing to mark. It reports whether the block old, where
-// the branch stood, is one of them.
-func (s *Slots) pass(h, id, old int32) (further bool) {
+// the branch stood, is one of them, and whether the walk ended at a gap: a block
+// whose parent is not in the table.
+func (s *Slots) pass(h, id, old int32) (further, torn bool) {
 	floor := int32(none)
 	if old != none {
 		floor = s.meta[old].index
@@ -63,16 +68,26 @@ func (s *Slots) pass(h, id, old int32) (further bool) {
 		changed := s.mark(x, s.holders[h].id, false)
 		p := s.parentSlot(x)
 		if p == none || p == old {
-			return p != none
+			return p != none, p == none && s.meta[x].index > 0
 		}
 		if !changed && s.meta[x].index <= floor {
-			return false
+			return false, s.torn(x)
 		}
 		if !changed && old == none {
-			return false
+			return false, false
 		}
 		x = p
 	}
+}
+
+// torn reports whether the chain that ends with block x lacks one before it.
+func (s *Slots) torn(x int32) bool {
+	for s.meta[x].index > 0 {
+		if x = s.parentSlot(x); x == none {
+			return true
+		}
+	}
+	return false
 }
 
 // mark notes that branch first, and more than one when shared is set, passed block

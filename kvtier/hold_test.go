@@ -107,6 +107,9 @@ func (n *naive) hold(id BranchID, tail Key) {
 	b.pending = Key{}
 	old := b.at
 	n.pass(tail, map[BranchID]bool{id: true})
+	if c := n.chain(tail); old != (Key{}) && old != tail && !slices.Contains(c, old) && len(c) <= n.block[n.sealed[tail]].Index {
+		return // there is a gap before it
+	}
 	b.at = tail
 	if old != (Key{}) && old != tail {
 		n.left(old, !slices.Contains(n.chain(tail), old))
@@ -339,6 +342,17 @@ func TestOrderOfClasses(t *testing.T) {
 			chain('b')
 			s.Hold(1, Key{'z'})
 		}, 0, "ba"},
+		{"what stands behind a gap does not take the place of what stands before it", func(s *Slots, chain func(...byte)) {
+			chain('a', 'b')
+			s.Hold(1, Key{'b'})
+			chain('x')
+			chain('a', 'b', 'c', 'd') // what a long turn computes; c goes before the turn ends
+			id, _ := s.Find(Key{'c'})
+			if _, err := s.Remove(id); err != nil {
+				panic(err)
+			}
+			s.Hold(1, Key{'d'})
+		}, 0, "xdba"},
 		{"an idle branch goes by last use among what nobody holds", func(s *Slots, chain func(...byte)) {
 			chain('a')
 			chain('b')
