@@ -19,7 +19,7 @@ type Options struct {
 	// core idle on either side; more than a few gain nothing.
 	Streams int
 	// Window is how many bytes are asked for ahead of what has arrived, over all
-	// streams: as many slots are reserved. At least one block per stream. 32 MiB.
+	// streams. Slots are reserved for as much again. At least one block per stream. 32 MiB.
 	Window int64
 	// MaxConns bounds connections in use, and as many may wait unused. 16.
 	MaxConns int

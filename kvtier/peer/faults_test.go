@@ -25,11 +25,11 @@ func TestFlippedBits(t *testing.T) {
 	srv := newServer(t, far.dir)
 	quick := func(o *Options) {
 		o.BackoffMin, o.BackoffMax = time.Microsecond, time.Microsecond
-		o.ReadTimeout, o.DialTimeout = 40*time.Millisecond, 40*time.Millisecond
+		o.ReadTimeout, o.DialTimeout = 100*time.Millisecond, 100*time.Millisecond
 		o.Streams = 1
 	}
-	once := func(p *proxy) (res Result, err error) {
-		c := newClient(t, near.mem, quick)
+	once := func(p *proxy, change func(*Options)) (res Result, err error) {
+		c := newClient(t, near.mem, change)
 		defer c.Close()
 		near.empty(t, chain)
 		chainGot, err := c.List(t.Context(), p.addr(), kvtier.Extent{Key: chain[11].Key, N: 12})
@@ -52,7 +52,7 @@ func TestFlippedBits(t *testing.T) {
 		return res, err
 	}
 	plain := newProxy(t, srv.Addr())
-	if res, err := once(plain); err != nil || res.Brought != 12 {
+	if res, err := once(plain, func(o *Options) { o.Streams = 1 }); err != nil || res.Brought != 12 {
 		t.Fatalf("unharmed: %+v, %v", res, err)
 	}
 	down, up := plain.down.Load(), plain.up.Load()
@@ -60,7 +60,7 @@ func TestFlippedBits(t *testing.T) {
 	missed, corrupt := 0, 0
 	try := func(p *proxy) {
 		bad := srv.Stats().Bad
-		res, err := once(p)
+		res, err := once(p, quick)
 		// A request that changed ends its connection; if that had been used before, the
 		// request is sent again on a new one.
 		if err == nil && res.Corrupt == 0 && srv.Stats().Bad == bad {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,16 +23,19 @@ const (
 	reserveWait = 100 * time.Millisecond
 )
 
-// fetch is one transfer: streams that take batches of keys from the front of a list.
+// fetch is one transfer: one goroutine makes batches of keys and slots, streams take
+// them. A stream that asked the daemon for room itself would not read meanwhile.
 type fetch struct {
-	c    *Client
-	ctx  context.Context
-	addr string
-	per  int // blocks in one batch
+	c       *Client
+	ctx     context.Context
+	per     int        // blocks in one batch
+	batches chan batch // closed when there are no more
 
 	mu   sync.Mutex
-	keys []kvtier.Key // not asked for yet
-	full bool
+	back []batch // that a stream could not use
+	// held keeps what came in memory until all has: a transfer that is too large stops
+	// instead of evicting its own blocks.
+	held []hostmem.Ref
 	res  Result
 	err  error // the first of a stream
 }
@@ -107,8 +109,11 @@ func (c *Client) run(ctx context.Context, addr string, keys []kvtier.Key) (Resul
 	per := int(min(max(1, c.opt.Window/int64(streams*ahead)/c.mem.BlockBytes()), maxGet))
 	// A stream must be worth its connection, and small transfers should not be one batch.
 	streams = min(streams, (len(keys)+per-1)/per)
-	f := &fetch{c: c, ctx: ctx, addr: addr, per: per, keys: keys}
-	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	f := &fetch{c: c, ctx: ctx, per: per, batches: make(chan batch, streams)}
+	var maker, wg sync.WaitGroup
+	maker.Go(func() { f.make(keys) })
 	for range streams {
 		wg.Go(func() {
 			if err := c.with(ctx, addr, f.stream); err != nil {
@@ -121,37 +126,53 @@ func (c *Client) run(ctx context.Context, addr string, keys []kvtier.Key) (Resul
 		})
 	}
 	wg.Wait()
-	rest := len(f.keys)
-	if f.full {
-		f.res.Full += rest
-	} else {
-		f.res.Lost += rest
+	stop()
+	maker.Wait()
+	c.mem.Release(f.held)
+	for b := range f.batches {
+		f.back = append(f.back, b)
+	}
+	for _, b := range f.back {
+		c.mem.Abandon(b.slots)
+		f.res.Lost += len(b.keys)
 	}
 	return f.res, f.err
 }
 
-// batch is keys that were asked for and the slots for them.
+// batch is keys that are asked for together and the slots for them.
 type batch struct {
 	keys  []kvtier.Key
 	slots []hostmem.Slot
 }
 
-// next takes keys from the list and reserves slots; ok is false when there is nothing
-// more to do.
-func (f *fetch) next() (b batch, ok bool) {
-	f.mu.Lock()
-	n := min(f.per, len(f.keys))
-	if n == 0 || f.full || f.ctx.Err() != nil {
-		f.mu.Unlock()
-		return b, false
+// make reserves slots ahead of the streams, until all keys have one, there is no room,
+// or the transfer ends.
+func (f *fetch) make(keys []kvtier.Key) {
+	defer close(f.batches)
+	for len(keys) > 0 {
+		slots := f.reserve(min(f.per, len(keys)))
+		ended := f.ctx.Err() != nil
+		if len(slots) == 0 || ended {
+			f.c.mem.Abandon(slots)
+			f.count(func(r *Result) {
+				if ended {
+					r.Lost += len(keys)
+				} else {
+					r.Full += len(keys)
+				}
+			})
+			return
+		}
+		b := batch{keys[:len(slots)], slots}
+		keys = keys[len(slots):]
+		select {
+		case f.batches <- b:
+		case <-f.ctx.Done():
+			f.c.mem.Abandon(b.slots)
+			f.count(func(r *Result) { r.Lost += len(b.keys) + len(keys) })
+			return
+		}
 	}
-	b.keys, f.keys = f.keys[:n], f.keys[n:]
-	f.mu.Unlock()
-	if b.slots = f.reserve(len(b.keys)); len(b.slots) < len(b.keys) {
-		f.noRoom(b.keys[len(b.slots):])
-		b.keys = b.keys[:len(b.slots)]
-	}
-	return b, len(b.keys) > 0
 }
 
 // reserve takes n slots, or as many as there are.
@@ -167,12 +188,25 @@ func (f *fetch) reserve(n int) []hostmem.Slot {
 	return nil
 }
 
-// noRoom gives back keys for which there is no slot, so that nothing more is asked for.
-func (f *fetch) noRoom(keys []kvtier.Key) {
+// next takes a batch. ok is false when there are no more, or, unless wait is set, none
+// is ready.
+func (f *fetch) next(wait bool) (b batch, ok bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.keys = append(slices.Clone(keys), f.keys...)
-	f.full = f.full || f.ctx.Err() == nil
+	if n := len(f.back); n > 0 {
+		b, f.back = f.back[n-1], f.back[:n-1]
+		f.mu.Unlock()
+		return b, true
+	}
+	f.mu.Unlock()
+	if wait {
+		b, ok = <-f.batches
+		return b, ok
+	}
+	select {
+	case b, ok = <-f.batches:
+	default:
+	}
+	return b, ok
 }
 
 func (f *fetch) count(change func(*Result)) {
@@ -182,13 +216,13 @@ func (f *fetch) count(change func(*Result)) {
 }
 
 // stream asks for batches and reads what comes until nothing is left. What was asked
-// for and did not come is given back to the list when the connection had not answered
-// at all, because it is then replaced, and is lost otherwise.
+// for and did not come is tried again when the connection had not answered at all,
+// because it is then replaced, and is lost otherwise.
 func (f *fetch) stream(cn *conn) error {
 	var asked []batch
 	for {
 		for len(asked) < ahead {
-			b, ok := f.next()
+			b, ok := f.next(len(asked) == 0)
 			if !ok {
 				break
 			}
@@ -207,21 +241,19 @@ func (f *fetch) stream(cn *conn) error {
 	}
 }
 
-// fail gives slots back. at is how many blocks of the first batch came.
+// fail gives up what was asked for. at is how many blocks of the first batch came.
 func (f *fetch) fail(cn *conn, asked []batch, at int, err error) error {
-	var back []kvtier.Key
-	for _, b := range asked {
-		f.c.mem.Abandon(b.slots[at:])
-		back = append(back, b.keys[at:]...)
-		at = 0
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if cn.used && !cn.answered {
-		f.keys = append(back, f.keys...)
+		f.back = append(f.back, asked...)
 		return err
 	}
-	f.res.Lost += len(back)
+	for _, b := range asked {
+		f.c.mem.Abandon(b.slots[at:])
+		f.res.Lost += len(b.keys) - at
+		at = 0
+	}
 	return err
 }
 
@@ -264,7 +296,9 @@ func (f *fetch) seal(s hostmem.Slot, k block) {
 	if err != nil { // the slot was taken away, or the block cannot be one
 		f.c.mem.Abandon([]hostmem.Slot{s})
 	}
+	refs := f.c.mem.Lease([]kvtier.Key{k.Key})
 	f.count(func(r *Result) {
+		f.held = append(f.held, refs...)
 		switch {
 		case err != nil:
 			r.Lost++

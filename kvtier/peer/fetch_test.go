@@ -122,6 +122,9 @@ func TestFullMemory(t *testing.T) {
 	if err != nil || res.Full < 90 || res.Brought+res.Full != 100 {
 		t.Fatalf("%+v, %v", res, err)
 	}
+	if n := checkBlocks(t, near.mem, chain); n != res.Brought {
+		t.Errorf("%d blocks are here, %d came: it evicts its own", n, res.Brought)
+	}
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("it took %s to find that there is no room", took)
 	}

@@ -87,7 +87,8 @@ func newServer(t testing.TB, dir string, change ...func(*ServerConfig)) *Server 
 
 func newClient(t testing.TB, mem *hostmem.Client, change ...func(*Options)) *Client {
 	t.Helper()
-	var o Options
+	// A busy machine is no stuck node.
+	o := Options{DialTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, Timeout: 30 * time.Second}
 	for _, f := range change {
 		f(&o)
 	}
