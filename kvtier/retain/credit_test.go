@@ -120,8 +120,8 @@ func TestAlarm(t *testing.T) {
 		have, lru  int
 		from, most int // resumes until the alarm; 0 for none in 500
 	}{
-		{"all lost", 0, 100, 8, 12},
-		{"a quarter lost", 75, 100, 8, 12},
+		{"all lost", 0, 100, 16, 20},
+		{"a quarter lost", 75, 100, 16, 20},
 		{"half a point lost", 995, 1000, 0, 0},
 		{"equal", 50, 50, 0, 0},
 		{"better", 100, 0, 0, 0},
@@ -149,7 +149,7 @@ func TestEachAnswersForItself(t *testing.T) {
 	c := NewCredit(0)
 	now := int64(0)
 	loses(c, &now, "t", 5000, 100, 50)
-	if n := loses(c, &now, "t", 40, 0, 100); n == 0 || n > 20 {
+	if n := loses(c, &now, "t", 40, 0, 100); n == 0 || n > 30 {
 		t.Errorf("after a good past: alarm after %d resumes", n)
 	}
 	if l := c.Level(now, "other"); l != LevelHints {
