@@ -340,7 +340,7 @@ func (k *Keeper) waits(now int64, b *branch, c *schemas.BranchChange, last schem
 	w.Hint, w.Inferred = c.ResumeNS, c.Inferred
 	k.fill(b)
 	k.est.Began(now, w)
-	b.own = w.Own
+	b.own = b.blocks // w.Own lacks what was evicted during the turn
 	k.shadow.Touch(b.key, b.blocks, b.own)
 }
 
@@ -436,6 +436,8 @@ func (k *Keeper) drop(b *branch, dead bool) {
 			p.slots.Drop(b.id, dead)
 		}
 	}
+	delete(k.byID, b.id)
+	k.number(b) // the blocks remember the old one
 	b.held, b.pool = false, none
 }
 
