@@ -64,6 +64,8 @@ func Run(ctx context.Context, o Options) (out []Outcome, err error) {
 	s, err := stack.Launch(ctx, stack.Options{Args: []string{
 		"--engine", o.Engine, "--model", path, "--prefill", "1", "--decode", "1", "--direct-max", "-1",
 		"--ctx", strconv.Itoa(room), "--slots", strconv.Itoa(besideTurns + 2), "--kv-mem", "256MiB",
+		// What is measured is the memory shared by executors, not what an engine keeps.
+		"--keep-sequences=false",
 	}})
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type Orderer interface {
 func (w *Worker) keep(s *seq, id gpuexec.SeqID) {
 	n := min(s.sealed, w.cfg.Engine.Len(id)/blockTokens, len(s.keys))
 	c, ok := w.cfg.Engine.(gpuexec.Cutter)
-	if !ok || n == 0 || s.uncached || len(s.ready.Prompt.Media) > 0 || c.Cut(id, n*blockTokens) != nil {
+	if !ok || w.cfg.NoKeep || n == 0 || s.uncached || len(s.ready.Prompt.Media) > 0 || c.Cut(id, n*blockTokens) != nil {
 		w.cfg.Engine.Drop(id)
 		return
 	}

@@ -81,6 +81,8 @@ type Config struct {
 	Keys   Keys
 	Format schemas.KVFormat
 	Now    func() int64 // nanoseconds, monotonic
+	// NoKeep: the engine forgets a sequence when its turn is over.
+	NoKeep bool
 }
 
 // Worker performs operations. It belongs to one goroutine.

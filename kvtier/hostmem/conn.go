@@ -137,6 +137,9 @@ func (d *Daemon) handle(c *conn, m message) {
 	case opWhy:
 		d.answerWhy(c, m)
 		return
+	case opFirst:
+		d.answerFirst(c, m)
+		return
 	case opErase:
 		d.answerErase(c, m)
 	case opDisk:

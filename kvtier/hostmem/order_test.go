@@ -188,3 +188,31 @@ func TestTenantShare(t *testing.T) {
 	})
 	checkTier(t, d)
 }
+
+// TestFirst: a client hears which of several contexts would go first, as the daemon's
+// order says.
+func TestFirst(t *testing.T) {
+	dir := shortDir(t)
+	d := startDaemonWith(t, Config{Dir: dir, Bytes: 1 << 20})
+	c, old, mid, young := sessions(t, dir)
+	until(t, "known", func() bool { return stats(t, d).Sealed == 24 })
+	tails := []kvtier.Key{old[7].Key, mid[7].Key, young[7].Key}
+	d.Branch(says("old", schemas.BranchToolWaiting, old, 1))
+	d.Branch(says("mid", schemas.BranchRunning, mid, 2))
+	d.Branch(says("mid", schemas.BranchEnded, mid, 3))
+	d.Branch(says("young", schemas.BranchToolWaiting, young, 4))
+	until(t, "the ended one goes first", func() bool { return c.First(tails) == 1 })
+	gone := kvtier.Key{1, 2, 3}
+	if got := c.First(append(tails, gone)); got != 3 {
+		t.Errorf("%d goes first, want the one that is not there", got)
+	}
+	if c.First(nil) != -1 {
+		t.Error("one of none goes first")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.First(tails); got != -1 {
+		t.Errorf("without a daemon %d goes first", got)
+	}
+}

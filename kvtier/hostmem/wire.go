@@ -20,6 +20,7 @@ import (
 //	  corrupt   slots                                        checksum differs; the daemon checks and removes
 //	  why       id keys                                      one key; answered by gone
 //	  erase     id keys                                      answered by erased
+//	  first     id keys                                      answered by first
 //	  disk      id keys                                      answered by places
 //	  trail     id keys n                                    one key; answered by trail
 //	  bad       keys                                         blocks on disk whose bytes are wrong; the daemon checks
@@ -28,6 +29,7 @@ import (
 //	  slots     id slots                                     answers reserve
 //	  error     id code text
 //	  gone      id n at_ns code                              n is 0 for a block that is there; code is the rule
+//	  first     id n                                         which of the keys goes first, from 0
 //	  erased    id n extra                                   blocks removed, and left because they are read
 //	  places    id file places                               file is the disk's folder; empty without a disk
 //	  trail     id keys                                      the keys before that one, last first, as far as known
@@ -85,6 +87,7 @@ const (
 	opCorrupt = "corrupt"
 	opWhy     = "why"
 	opErase   = "erase"
+	opFirst   = "first"
 	opDisk    = "disk"
 	opTrail   = "trail"
 	opBad     = "bad"

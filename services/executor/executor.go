@@ -37,6 +37,8 @@ type Config struct {
 	Arena    string // folder of the shared KV memory
 	Model    *model.Model
 	Engine   model.EngineOptions
+	// NoKeep: the engine forgets the context of a turn that is over.
+	NoKeep bool
 	// PeerToken is what nodes must know to give each other blocks; empty for none.
 	PeerToken string
 	Logger    *slog.Logger
@@ -182,7 +184,7 @@ func newEngine(cfg Config, eng gpuexec.StepEngine, mem *hostmem.Client, format s
 	e := &engine{
 		started: started, ops: make(chan job, 64), stuckAfter: cfg.StuckAfter, hook: cfg.Hooks.Op,
 		worker: worker.New(worker.Config{
-			Engine: eng, Vocab: cfg.Model.Vocab, Tier: &tier{mem: mem}, Keys: keys{}, Format: format,
+			Engine: eng, Vocab: cfg.Model.Vocab, Tier: &tier{mem: mem}, NoKeep: cfg.NoKeep, Keys: keys{}, Format: format,
 			Now: func() int64 { return time.Since(started).Nanoseconds() },
 		}),
 	}

@@ -88,6 +88,9 @@ func (t *tier) Why(k worker.Key) (schemas.Gone, bool) {
 	return schemas.Gone{AtNS: g.AtNS, Rule: g.Rule}, ok
 }
 
+// First is which context the memory's order gives up first; -1 when nobody answers soon.
+func (t *tier) First(tails []worker.Key) int { return t.mem.First(asKeys(tails)) }
+
 // Pin leases blocks without looking at their bytes.
 func (t *tier) Pin(ks []worker.Key) func() {
 	refs := t.mem.Lease(asKeys(ks))

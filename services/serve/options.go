@@ -55,6 +55,7 @@ type Options struct {
 	LibDir    string
 	Context   int
 	Slots     int
+	Keep      bool // finished contexts stay in the engine until it needs the room
 	Threads   int
 	GPULayers int
 	// NullVision: the null engine, which is a fake, takes images too.
@@ -82,7 +83,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30, KVOrder: hostmem.OrderWeir, KVDiskBytes: DefaultDiskBytes,
-		Engine: model.EngineAuto, Context: 8192, Slots: 8, Threads: 1, DirectMax: schemas.SizeSMax,
+		Engine: model.EngineAuto, Context: 8192, Slots: 8, Keep: true, Threads: 1, DirectMax: schemas.SizeSMax,
 		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info",
 	}
 }
@@ -102,6 +103,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.LibDir, "llama-lib", o.LibDir, "folder of the llama.cpp libraries (default: WEIR_LLAMA_LIB, then .engine)")
 	f.IntVar(&o.Context, "ctx", o.Context, "tokens per sequence")
 	f.IntVar(&o.Slots, "slots", o.Slots, "sequences that an executor holds at once")
+	f.BoolVar(&o.Keep, "keep-sequences", o.Keep, "leave the contexts of finished turns in the engine until it needs the room")
 	f.IntVar(&o.Threads, "threads", o.Threads, "compute threads per executor; their sum must not exceed the cores")
 	f.IntVar(&o.GPULayers, "gpu-layers", o.GPULayers, "layers on the GPU, -1 for all (llama engine)")
 	f.Var((*size)(&o.KVMem), "kv-mem", "shared host memory for KV blocks, such as 512MiB or 4GiB")

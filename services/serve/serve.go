@@ -252,7 +252,7 @@ func (h *host) runExecutor(ctx context.Context, nc *nats.Conn, hooks executor.Ho
 	}
 	return executor.Run(ctx, executor.Config{
 		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log, Hooks: hooks, PeerToken: peerToken(),
-		Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
+		NoKeep: !h.o.Keep, Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
 	})
 }
 
