@@ -112,7 +112,7 @@ type Ablated struct {
 // Ablation measures at each capacity which share of the gap between LRU and Belady is
 // closed without each signal, on the first seed. The first row leaves nothing out.
 func Ablation(ctx context.Context, o Options) ([]Ablated, error) {
-	o = o.filled()
+	o = o.filled(3e6)
 	s, err := o.schedule(o.Seeds[0])
 	if err != nil {
 		return nil, err

@@ -15,12 +15,15 @@ import (
 	"github.com/weir-dev/weir/kvtier/workload/churn"
 )
 
-// Options size an experiment on generated churn. The zero value is the short form,
-// which takes some ten seconds of two cores.
+// Options size an experiment on generated churn. The zero value is the short form: in
+// seconds of one core some 15 for Churn, 50 for BadHints, 70 for Ablation, and 60 for
+// a ChurnSweep of eight capacities.
 type Options struct {
-	Seeds      []uint64 // of the schedules; 1
-	Calls      int      // of each schedule; 2,500, some 22 minutes of 64 agents
-	Capacities []int64  // tokens; 3, 4 and 5 M
+	Seeds []uint64 // of the schedules; 1
+	Calls int      // of each schedule; 2,500, some 22 minutes of 64 agents
+	// Capacities are in tokens; 3, 4 and 5 M for Churn, 1 to 8 M for ChurnSweep, and
+	// 3 M, somewhat less than the agents' contexts, for BadHints and Ablation.
+	Capacities []int64
 }
 
 // Long is the long form: three seeds of an hour each.
@@ -28,7 +31,8 @@ func Long() Options {
 	return Options{Seeds: []uint64{1, 2, 3}, Calls: 20_000, Capacities: []int64{2e6, 3e6, 4e6, 5e6, 6e6}}
 }
 
-func (o Options) filled() Options {
+// filled sets what is not set.
+func (o Options) filled(capacities ...int64) Options {
 	if len(o.Seeds) == 0 {
 		o.Seeds = []uint64{1}
 	}
@@ -36,7 +40,7 @@ func (o Options) filled() Options {
 		o.Calls = 2500
 	}
 	if len(o.Capacities) == 0 {
-		o.Capacities = []int64{3e6, 4e6, 5e6}
+		o.Capacities = capacities
 	}
 	return o
 }
@@ -102,7 +106,7 @@ func SweepChart(title string, rs []*replay.Result) *Chart {
 
 // ChurnSweep is a sweep of one schedule of churn, the agents' words heard and inferred.
 func ChurnSweep(ctx context.Context, o Options) ([]*replay.Result, error) {
-	o = o.filled()
+	o = o.filled(1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6, 8e6)
 	s, err := o.schedule(o.Seeds[0])
 	if err != nil {
 		return nil, err
@@ -123,7 +127,7 @@ func ChurnSweep(ctx context.Context, o Options) ([]*replay.Result, error) {
 // Churn measures which share of the gap between LRU and Belady is closed on churn, as
 // figures evict.churn.<capacity>.gap_closed: the median of the seeds.
 func Churn(ctx context.Context, o Options) ([]show.Figure, error) {
-	o = o.filled()
+	o = o.filled(3e6, 4e6, 5e6)
 	policies := []replay.Policy{replay.Weir, replay.LRU, replay.Belady}
 	bySeed := make([][]*replay.Result, len(o.Seeds))
 	for i, seed := range o.Seeds {

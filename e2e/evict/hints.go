@@ -33,7 +33,7 @@ type HintCase struct {
 // evict.badhints.loss_points, the worst of all cases after learning, and
 // evict.badhints.learn_s, the longest time to learn.
 func BadHints(ctx context.Context, o Options) ([]show.Figure, []HintCase, error) {
-	o = o.filled()
+	o = o.filled(3e6)
 	var cases []HintCase
 	for _, seed := range o.Seeds {
 		for _, f := range workload.Faults() {
