@@ -113,11 +113,12 @@ type session struct{ waits, runs pace }
 
 // armed is a prediction that waits for its outcome.
 type armed struct {
-	set   bool
-	tool  toolKey
-	mood  uint8
-	began int64
-	base  float64 // what the tool alone would have made expect, in logarithms
+	set    bool
+	tool   toolKey
+	mood   uint8
+	began  int64
+	lapsed bool    // it is counted as never ending
+	base   float64 // what the tool alone would have made expect, in logarithms
 }
 
 // memory is what is open of a branch: the wait that it is in, and the time from
@@ -270,8 +271,13 @@ func (e *Estimator) learn(now int64, a *armed, never bool) float64 {
 	if never {
 		t = math.Inf(1)
 	}
-	e.shapes[a.tool.kind][a.mood].add(t, shapeForget)
-	e.cells.use(cellKey{a.tool, a.mood}).add(t, cellForget)
+	shape, cell := &e.shapes[a.tool.kind][a.mood], e.cells.use(cellKey{a.tool, a.mood})
+	if a.lapsed {
+		shape.unlapse()
+		cell.unlapse()
+	}
+	shape.add(t, shapeForget)
+	cell.add(t, cellForget)
 	if never {
 		return 0
 	}

@@ -239,3 +239,22 @@ func BenchmarkTurn(b *testing.B) {
 		l.turn(4, 7, "read", false, 0)
 	}
 }
+
+// Sessions of one call that nobody ends are learned by waiting for them.
+func TestThoseThatNobodyEnds(t *testing.T) {
+	e := NewEstimator(Options{})
+	for i := range 200 {
+		w := Wait{Tenant: "a", Session: fmt.Sprint(i), Branch: "m", User: true, Began: sec}
+		e.Began(sec, &w)
+		if i%4 == 0 {
+			e.Ended(100*sec, &w)
+			continue
+		}
+		e.Score(5000*sec, &w)
+		e.Score(5001*sec, &w)
+	}
+	now, w := waiting("a", "n", "", true, 1)
+	if _, chance := e.Remaining(now, w); chance > 0.4 || chance < 0.15 {
+		t.Errorf("three of four never came back: chance %g", chance)
+	}
+}

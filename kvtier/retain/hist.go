@@ -56,6 +56,13 @@ func (h *hist) add(seconds float64, forget float32) {
 	}
 }
 
+// unlapse takes back one entry that did not end.
+func (h *hist) unlapse() {
+	n := min(h.never, h.weight)
+	h.never -= n
+	h.sum -= n
+}
+
 func (h *hist) scale(f float32) {
 	for i := range h.n {
 		h.n[i] *= f

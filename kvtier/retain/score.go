@@ -1,6 +1,10 @@
 package retain
 
-import "github.com/weir-dev/weir/kvtier"
+import (
+	"math"
+
+	"github.com/weir-dev/weir/kvtier"
+)
 
 // Class is kvtier's class of a branch: idle or waiting.
 type Class = kvtier.Class
@@ -25,11 +29,31 @@ const stuck = 0.01
 // all, so hits per second and block do not depend on how many they are, and what
 // a block costs to compute anew is nearly the same anywhere in a context.
 func (e *Estimator) Score(now int64, w *Wait) (Class, float64) {
+	e.lapse(now, w)
 	o := e.outlook(now, w)
 	if o.later < stuck {
 		return ClassIdle, o.rate
 	}
 	return ClassWaiting, o.rate
+}
+
+// overdue is how many times what was expected a wait lasts until it counts as one
+// that never ends, as long as it does not: nobody says of branches that are given up
+// that they are, and waits that are still open would otherwise not be seen at all.
+const overdue = 4
+
+// lapse counts w as never ending when it is overdue, once.
+func (e *Estimator) lapse(now int64, w *Wait) {
+	m := e.branches.find(branchKey{w.Tenant, w.Session, w.Branch})
+	if w.Running || m == nil || !m.wait.set || m.wait.lapsed {
+		return
+	}
+	a := &m.wait
+	if seconds(a.began, now) > overdue*shortest*math.Exp(float64(a.mood+1)*moodWidth) {
+		a.lapsed = true
+		e.shapes[a.tool.kind][a.mood].add(math.Inf(1), shapeForget)
+		e.cells.use(cellKey{a.tool, a.mood}).add(math.Inf(1), cellForget)
+	}
 }
 
 // Remaining is how long w is expected to wait still, in ns (the median, 0 when it
