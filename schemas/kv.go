@@ -92,7 +92,7 @@ type BranchChange struct {
 	Session  string      `json:"session"`
 	Branch   string      `json:"branch"`
 	State    BranchState `json:"state"`
-	Tail     Extent      `json:"tail,omitzero"` // the branch's last extent
+	Tail     Extent      `json:"tail,omitzero"` // the context as one extent; of a running branch the whole prompt, computed or not
 	Tool     string      `json:"tool,omitempty"`
 	ResumeNS int64       `json:"resume_ns,omitempty"` // expected Unix time of the next turn
 	Inferred bool        `json:"inferred,omitempty"`

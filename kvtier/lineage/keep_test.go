@@ -46,3 +46,27 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%d blocks are kept of an answer without reasoning", k)
 	}
 }
+
+// TestRunningTail: tier nodes hear of all blocks that a turn computes when it begins,
+// so that nothing of them is taken for what nobody needs.
+func TestRunningTail(t *testing.T) {
+	w := newWorld(t, nil)
+	w.publish("s", schemas.EventTurn, `{"weir":{"turn":"u1"},"messages":[`+longU+`]}`)
+	r := w.ready["u1"]
+	if r == nil || len(r.Prompt.Rest) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	last := r.Prompt.Rest[len(r.Prompt.Rest)-1]
+	want := schemas.Extent{Key: last.Key, N: last.From + last.N}
+	told := 0
+	for _, m := range w.sent {
+		if m.Branch != nil && m.Branch.State == schemas.BranchRunning {
+			if told++; m.Branch.Tail != want {
+				t.Errorf("tail %+v, the prompt ends with %+v", m.Branch.Tail, want)
+			}
+		}
+	}
+	if told == 0 {
+		t.Error("no node heard that the turn runs")
+	}
+}

@@ -296,11 +296,20 @@ func (l *logbook) names(from int, root kvtier.Key) (ks []kvtier.Key) {
 	return ks
 }
 
+// whole is the extent of all whole blocks of a prompt before its last token, computed
+// or not.
+func (l *logbook) whole(root kvtier.Key) schemas.Extent {
+	return l.extent(l.name((len(l.Tokens)-1)/blockTokens, root))
+}
+
 // tail is the extent of all computed blocks before token n; it has no blocks where
 // there are none.
 func (l *logbook) tail(n int, root kvtier.Key) schemas.Extent {
-	blocks := l.blocks(n, root)
-	if blocks == 0 {
+	return l.extent(l.blocks(n, root))
+}
+
+func (l *logbook) extent(blocks int) schemas.Extent {
+	if blocks <= 0 {
 		return schemas.Extent{}
 	}
 	k := l.chain[blocks-1]

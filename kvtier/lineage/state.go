@@ -27,7 +27,9 @@ func (l *Lineage) announce(s *session, b *branch, log *logbook, out []schemas.Ms
 	}
 	var tail schemas.Extent
 	if log != nil {
-		if root, ok := l.root(log.Keys); ok {
+		if root, ok := l.root(log.Keys); ok && b.state == schemas.BranchRunning {
+			tail = log.whole(root) // the turn needs what it computes
+		} else if ok {
 			tail = log.tail(log.Computed, root)
 		}
 	}
