@@ -71,6 +71,7 @@ type Keeper struct {
 
 	branches map[string]*branch
 	byID     map[kvtier.BranchID]*branch
+	past     map[kvtier.BranchID]*branch // by branch.past
 	ring     []*branch // in which they are ranked
 	at       int       // who is ranked next
 	due      int64     // when
@@ -100,6 +101,7 @@ type tenant struct {
 // branch is one branch as the keeper knows it.
 type branch struct {
 	id     kvtier.BranchID
+	past   kvtier.BranchID // the number before, which blocks remember; 0 for none
 	key    string
 	tenant *tenant
 	state  schemas.BranchState
@@ -135,7 +137,7 @@ func NewKeeper(cfg Config) *Keeper {
 	cfg.fill()
 	return &Keeper{
 		cfg: cfg, est: NewEstimator(cfg.Estimator), credit: NewCredit(cfg.Tenants), shadow: NewShadow(0, cfg.Branches),
-		branches: map[string]*branch{}, byID: map[kvtier.BranchID]*branch{}, tenants: map[string]*tenant{},
+		branches: map[string]*branch{}, byID: map[kvtier.BranchID]*branch{}, past: map[kvtier.BranchID]*branch{}, tenants: map[string]*tenant{},
 		gone: newRegrets(cfg.Regrets),
 	}
 }
@@ -267,7 +269,7 @@ func named(before, s string) string {
 
 // number gives a branch a number that no table remembers but for a wrap.
 func (k *Keeper) number(b *branch) {
-	for k.lastID++; k.lastID == 0 || k.byID[k.lastID] != nil; k.lastID++ {
+	for k.lastID++; k.lastID == 0 || k.byID[k.lastID] != nil || k.past[k.lastID] != nil; k.lastID++ {
 	}
 	b.id = k.lastID
 	k.byID[b.id] = b
@@ -280,6 +282,7 @@ func (k *Keeper) forget(b *branch) {
 	k.over.Remove(b.el)
 	delete(k.branches, b.key)
 	delete(k.byID, b.id)
+	delete(k.past, b.past)
 	last := k.ring[len(k.ring)-1]
 	k.ring[b.pos], last.pos = last, b.pos
 	k.ring = k.ring[:len(k.ring)-1]
@@ -437,6 +440,9 @@ func (k *Keeper) drop(b *branch, dead bool) {
 		}
 	}
 	delete(k.byID, b.id)
+	delete(k.past, b.past)
+	b.past = b.id
+	k.past[b.past] = b
 	k.number(b) // the blocks remember the old one
 	b.held, b.pool = false, none
 }

@@ -129,6 +129,9 @@ type Holder struct {
 func (k *Keeper) Describe(id kvtier.BranchID) (Holder, bool) {
 	b := k.byID[id]
 	if b == nil {
+		b = k.past[id] // it gave up what it held under that number
+	}
+	if b == nil {
 		return Holder{}, false
 	}
 	return k.describe(b), true

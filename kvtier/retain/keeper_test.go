@@ -358,7 +358,7 @@ func TestAnyMessages(t *testing.T) {
 			if err := n.s.CheckIntegrity(); err != nil {
 				rt.Fatal(err)
 			}
-			if len(n.k.ring) > 5 || len(n.k.branches) != len(n.k.ring) || len(n.k.byID) != len(n.k.ring) || n.k.live.Len()+n.k.over.Len() != len(n.k.ring) {
+			if len(n.k.ring) > 5 || len(n.k.branches) != len(n.k.ring) || len(n.k.byID) != len(n.k.ring) || len(n.k.past) > len(n.k.ring) || n.k.live.Len()+n.k.over.Len() != len(n.k.ring) {
 				rt.Fatalf("%d branches, %d by name, %d by number, %d and %d listed", len(n.k.ring), len(n.k.branches), len(n.k.byID), n.k.live.Len(), n.k.over.Len())
 			}
 		}
