@@ -130,6 +130,8 @@ func (s *Store) Clear() (dropped []Dropped, err error) {
 func (s *Store) CheckIntegrity() error {
 	s.io.Lock()
 	defer s.io.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var used int64
 	for _, p := range s.pools {
 		if err := p.slots.CheckIntegrity(); err != nil {

@@ -107,6 +107,7 @@ func (s *Store) poolFor(name string, block int64) (*pool, error) {
 		return nil, fmt.Errorf("%w: %d pools lie in %s, no more are taken; clear it", ErrBudget, maxPools, s.cfg.Dir)
 	}
 	p := newPool(name, l, s.cfg.Bytes).open()
+	s.enlist(p)
 	s.pools = append(s.pools, p)
 	return p, nil
 }
@@ -246,6 +247,12 @@ func (s *Store) coldest(p *pool, limit int64) (best *pool, number int) {
 
 // release drops a segment with its blocks and deletes its file. io is held.
 func (s *Store) release(p *pool, number int) (dropped []Dropped, err error) {
+	dropped, seg := s.detach(p, number)
+	return dropped, seg.remove()
+}
+
+// detach takes a segment with its blocks out of the tables. io is held.
+func (s *Store) detach(p *pool, number int) (dropped []Dropped, seg *segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range p.layout.slots {
@@ -258,8 +265,8 @@ func (s *Store) release(p *pool, number int) (dropped []Dropped, err error) {
 		s.count.replaced++
 		dropped = append(dropped, Dropped{Pool: p.name, Block: b})
 	}
-	seg := p.segs[number]
+	seg = p.segs[number]
 	p.segs[number] = nil
 	s.used -= p.layout.file
-	return dropped, seg.remove()
+	return dropped, seg
 }

@@ -25,8 +25,9 @@ const (
 // Store is the one writer of a folder. All methods may be called concurrently.
 //
 // Lock order: io before mu. io is held while files are written or removed and while
-// tables change; mu while they change or are looked at, and for times of use. So looking
-// never waits for the disk, and whoever holds io may look at the rest without mu.
+// tables change; mu while they change or are looked at, for times of use and for the
+// order of eviction. So looking and ordering never wait for the disk, and whoever holds io
+// may look without mu at all but times of use and order.
 type Store struct {
 	cfg  Config
 	lock *os.File
@@ -34,12 +35,13 @@ type Store struct {
 	io sync.Mutex
 	mu sync.Mutex
 
-	pools  []*pool
-	used   int64 // bytes of all segments
-	full   bool  // the filesystem gave no more
-	off    error // why nothing is written any more
-	closed bool
-	count  counters
+	pools    []*pool
+	branches map[kvtier.BranchID]branch
+	used     int64 // bytes of all segments
+	full     bool  // the filesystem gave no more
+	off      error // why nothing is written any more
+	closed   bool
+	count    counters
 }
 
 type counters struct {
@@ -62,7 +64,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, lock: lock}
+	s := &Store{cfg: cfg, lock: lock, branches: map[kvtier.BranchID]branch{}}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
