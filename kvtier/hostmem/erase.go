@@ -15,12 +15,14 @@ var ErrInUse = errors.New("hostmem: blocks are in use")
 // Erase removes the blocks that keys name, all that follow them, and the blocks
 // before them as far as no other chain needs them, and overwrites their bytes with
 // zeros. It also overwrites the bytes of such blocks that were evicted and whose
-// slot has not been used since, and of those on disk. Keys are the ends of chains; one
+// slot has not been used since, of those on disk, and whatever else was left in free
+// slots and cannot be told to be of other blocks. Keys are the ends of chains; one
 // that is not there is followed upwards as far as the daemon remembers it.
 //
 // A block that is leased stays, with those before it, and the error wraps ErrInUse:
 // ask again when its reader is done. What remains unseen: bytes in slots that a
-// writer has reserved and not yet filled, until it fills or returns them.
+// writer has reserved and not yet filled, until it fills them or they are overwritten
+// when it returns them.
 //
 // It is done in steps, between which the daemon does other work.
 func (d *Daemon) Erase(keys []kvtier.Key) (removed int, err error) {
@@ -64,7 +66,9 @@ func (s *step) take(p *pool) bool {
 // last: memory, which knows the chains, is asked for them first.
 func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, err error) {
 	var disk func() (int, error)
+	var pools []*pool
 	err = d.call(func() {
+		pools = slices.Clone(d.pools)
 		disk = d.eraseDisk(keys)
 		for _, p := range d.pools {
 			for _, w := range p.writers {
@@ -72,6 +76,7 @@ func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, err error) {
 					p.settle(w.no, false, nil) // blocks whose notice is still under way
 				}
 			}
+			p.askBack()
 		}
 	})
 	for round := 0; round < eraseRounds && err == nil; round++ {
@@ -89,6 +94,17 @@ func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, err error) {
 			if !more {
 				removed, left = removed+w.removed, left+w.left
 			}
+		}
+	}
+	for _, p := range pools {
+		for at := 0; at >= 0 && err == nil; {
+			err = d.call(func() {
+				next := -1
+				if slices.Contains(d.pools, p) { // else its file went meanwhile
+					next = p.wipeLeft(at, newStep())
+				}
+				at = next
+			})
 		}
 	}
 	if disk != nil && err == nil {

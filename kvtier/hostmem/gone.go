@@ -60,11 +60,15 @@ func newGraves(most int, whole bool) *graves {
 }
 
 func (g *graves) add(e grave) {
+	if before := g.find(e.key); before != nil {
+		before.abandoned()
+	}
 	i := g.next
 	if len(g.ring) < g.most {
 		i = len(g.ring)
 		g.ring = append(g.ring, e)
 	} else {
+		g.ring[i].abandoned()
 		if old := g.ring[i].key; g.at[old] == i {
 			delete(g.at, old)
 		}

@@ -182,6 +182,73 @@ func TestEraseEvicted(t *testing.T) {
 	checkTier(t, d)
 }
 
+// TestEraseUnfilled: bytes of an evicted block stay in its slot while that is reserved and
+// given back unfilled, and over a restart of the daemon. They are overwritten too.
+func TestEraseUnfilled(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		reserve func(*Client) // reserves the slot of the evicted block
+		restart bool
+	}{
+		{name: "given back", reserve: func(c *Client) { c.Abandon(reserveAll(t, c)) }},
+		{name: "writer ended", reserve: func(c *Client) { reserveAll(t, c); _ = c.Close() }},
+		{name: "filled in part", reserve: func(c *Client) {
+			all := reserveAll(t, c)
+			for _, s := range all {
+				copy(s.Data(), "something of another turn")
+			}
+			c.Abandon(all)
+		}},
+		{name: "daemon ended", restart: true},
+		{name: "given back, daemon ended", reserve: func(c *Client) { c.Abandon(reserveAll(t, c)) }, restart: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := shortDir(t)
+			d := startDaemon(t, dir, 1<<20)
+			c := attach(t, dir, "w", func(o *Options) { o.Cache = -1 })
+			a := testChain("a", 4)
+			mustPut(t, c, a...)
+			until(t, "known", func() bool { return stats(t, d).Sealed == 4 })
+			if err := d.call(func() {
+				for range 4 {
+					d.pools[0].evict(1<<62, RuleLRU)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if tc.reserve != nil {
+				tc.reserve(c)
+				until(t, "given back", func() bool { return stats(t, d).Reserved == 0 })
+			}
+			if tc.restart {
+				_ = d.Close()
+				d = startDaemon(t, dir, 1<<20)
+			}
+			if _, err := d.Erase(keysOf(a[3:])); err != nil {
+				t.Fatal(err)
+			}
+			p := d.pools[0]
+			for i := range p.arena.slots {
+				for _, v := range p.bytes(uint32(i)) {
+					if v != 0 {
+						t.Fatalf("slot %d holds bytes of an erased block", i)
+					}
+				}
+			}
+			checkTier(t, d)
+		})
+	}
+}
+
+func reserveAll(t *testing.T, c *Client) []Slot {
+	t.Helper()
+	slots, err := c.Reserve(t.Context(), c.Capacity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slots
+}
+
 func childOf(b kvtier.Block, token int32) kvtier.Block {
 	k, err := kvtier.Chain(b.Key, b.Index+1, []int32{token}, nil)
 	if err != nil {

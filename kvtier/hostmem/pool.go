@@ -19,6 +19,7 @@ type pool struct {
 	waiting []waiting // reservations that found no room, first come first served
 	out     outbox
 	count   counters
+	left    leftover
 	graves  *graves        // of the daemon
 	keeper  *retain.Keeper // likewise
 	number  int            // of the pool in it
@@ -66,6 +67,7 @@ func (p *pool) reserve(no, n, extra int, now int64) ([]slotRef, bool) {
 		s.known().Store(0)
 		s.writer().Store(uint32(no + 1))
 		s.word().Store(word(r.Gen, stReserved))
+		p.left.remove(r.Slot)
 		refs[i] = slotRef{uint64(r.Slot), r.Gen}
 	}
 	return refs, true
@@ -127,6 +129,7 @@ func (p *pool) abandon(no int, r kvtier.Reservation) error {
 		return err
 	}
 	p.blank(uint32(r.Slot), r.Gen)
+	p.returned(r)
 	return nil
 }
 
@@ -167,6 +170,7 @@ func (p *pool) adopt(no int, r kvtier.Reservation, verify bool) bool {
 		p.arena.insert(&b.Key, uint32(kept))
 	default:
 		s.known().Store(1)
+		delete(p.left.asked, r.Slot)
 		p.arena.insert(&b.Key, uint32(r.Slot))
 		p.spill.look()
 		p.keeper.Sealed(time.Now().UnixNano(), p.number, b.Key)

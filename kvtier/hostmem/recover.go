@@ -11,7 +11,7 @@ import (
 // stay with their writers, and only the lock of a writer says whether it lives.
 // Clients read and seal while this runs.
 func (d *Daemon) newPool(a *arena) *pool {
-	p := &pool{arena: a, graves: d.graves, spill: d.spill}
+	p := &pool{arena: a, graves: d.graves, spill: d.spill, left: newLeftover(a.slots)}
 	p.out = outbox{pool: a.pool, epoch: a.epoch().Add(1)}
 	a.pressure().Store(0)
 	var known uint64
@@ -36,6 +36,7 @@ func (d *Daemon) newPool(a *arena) *pool {
 		p.blank(uint32(id), gen)
 		p.count.duplicates++
 	}
+	p.unburied()
 	a.repair()
 	d.enlist(p)
 	return p
