@@ -222,8 +222,10 @@ func (d *Daemon) hello(c *conn, m message) error {
 		return err
 	}
 	w.guest = m.Existing
-	if w.conn != nil {
-		_ = w.conn.nc.Close()
+	if old := w.conn; old != nil {
+		_ = old.nc.Close()
+		// What it asked for would be given to nobody.
+		p.waiting = slices.DeleteFunc(p.waiting, func(q waiting) bool { return q.conn == old })
 	}
 	w.conn, c.pool, c.writer = c, p, w
 	held := m.Held

@@ -20,6 +20,52 @@ func dialRaw(t *testing.T, dir string) net.Conn {
 	return nc
 }
 
+// TestWaitingOfLostConnection: what a connection waits for when its client comes back on
+// another one is given to nobody, and lost to nobody.
+func TestWaitingOfLostConnection(t *testing.T) {
+	dir := shortDir(t)
+	d := startDaemon(t, dir, 1<<20)
+	n := newNonce()
+	lock, err := lockFile(filepath.Join(dir, writersFolder, "raw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Close() })
+	if _, err := lock.WriteAt(n[:], 0); err != nil {
+		t.Fatal(err)
+	}
+	hello := message{Op: opHello, Proto: protoVersion, Writer: "raw", Nonce: n.String(), Pool: testPool, Block: testBlock}
+	join := func() (net.Conn, *bufio.Reader) {
+		nc := dialRaw(t, dir)
+		if _, err := nc.Write(encode(hello)); err != nil {
+			t.Fatal(err)
+		}
+		r := bufio.NewReaderSize(nc, maxLine)
+		if m, err := readMessage(r); err != nil || m.Op != opWelcome {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		return nc, r
+	}
+	nc, r := join()
+	all := stats(t, d).Total
+	for i, ask := range []message{{Op: opReserve, ID: 1, N: all}, {Op: opReserve, ID: 2, N: 1, WaitMS: 9000}} {
+		if _, err := nc.Write(encode(ask)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if m, err := readMessage(r); err != nil || len(m.Slots) != all {
+				t.Fatalf("%d slots, %v", len(m.Slots), err)
+			}
+		}
+	}
+	until(t, "it waits", func() bool { return stats(t, d).Waiting == 1 })
+	join() // it says that it holds nothing
+	if s := stats(t, d); s.Reserved != 0 || s.Waiting != 0 {
+		t.Errorf("%d slots are reserved and %d wait for a connection that has ended", s.Reserved, s.Waiting)
+	}
+	checkTier(t, d)
+}
+
 // Whoever talks nonsense is cut off or refused; others do not notice.
 func TestGarbageClientsAreCutOff(t *testing.T) {
 	dir := shortDir(t)
