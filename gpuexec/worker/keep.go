@@ -166,11 +166,17 @@ func (w *Worker) compute(phase gpuexec.Phase, rows []gpuexec.Row) error {
 	return w.roomFor(func() error { return w.cfg.Engine.Step(phase, rows) })
 }
 
-// ruleErased is the rule of kvtier/hostmem by which the blocks of a deleted session go.
-const ruleErased = "erase"
+// The rules of kvtier/hostmem by which the blocks of a deleted session go. All that is
+// kept was in the tier once; a tier that does not know any more why it went, or has never
+// heard of it, because it began anew, may have forgotten that it was erased.
+const (
+	ruleErased    = "erase"
+	ruleForgotten = "forgotten"
+	ruleNever     = ""
+)
 
-// Sweep forgets kept sequences of which the tier says that they were erased. Call it
-// from time to time when there is nothing else to do.
+// Sweep forgets kept sequences of which the tier says that they were erased, or cannot
+// say that they were not. Call it from time to time when there is nothing else to do.
 func (w *Worker) Sweep() {
 	m, ok := w.cfg.Tier.(Rememberer)
 	if !ok {
@@ -185,7 +191,7 @@ func (w *Worker) Sweep() {
 		switch {
 		case !ok:
 			return // nobody answers: not asked for the others either
-		case g.Rule == ruleErased:
+		case g.Rule == ruleErased, g.Rule == ruleForgotten, g.Rule == ruleNever:
 			w.release(gpuexec.SeqID(id))
 		}
 	}

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"bytes"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"testing"
 
@@ -159,12 +160,23 @@ func TestKeptYields(t *testing.T) {
 	if got := kept(r.finish(0)); slices.Contains(got, left[0]) || !slices.Contains(got, left[1]) {
 		t.Errorf("%v are kept, the order named %s", got, left[0])
 	}
-	// An erased context leaves the engine.
-	for k := range tier.blocks {
-		tier.why[k] = schemas.Gone{Rule: "erase"}
+	// A context that was evicted stays. An erased one leaves the engine, and one of which
+	// the tier does not know whether it was.
+	was := maps.Clone(tier.blocks)
+	say := func(rules ...string) {
+		n := 0
+		for k := range was {
+			tier.why[k] = schemas.Gone{Rule: rules[n%len(rules)]}
+			n++
+		}
+		clear(tier.blocks)
+		r.w.Sweep()
 	}
-	clear(tier.blocks)
-	r.w.Sweep()
+	say("lru", "on_disk")
+	if d := r.do(&schemas.Op{Verify: &schemas.VerifyOp{}}); d.Device != nil || e.Len(0) == 0 || e.Len(1) == 0 {
+		t.Errorf("%+v, %d and %d tokens are left of two evicted contexts", d.Device, e.Len(0), e.Len(1))
+	}
+	say("erase", "forgotten", "")
 	if d := r.do(&schemas.Op{Verify: &schemas.VerifyOp{}}); d.Device == nil || d.Device.Blocks != 0 || d.Verify.Problem != "" || e.Len(0)+e.Len(1) != 0 {
 		t.Errorf("%+v, %d and %d tokens are left of erased sessions", d.Device, e.Len(0), e.Len(1))
 	}
