@@ -103,6 +103,9 @@ type BranchChange struct {
 	// Keep is how many leading blocks of Tail's chain the next prompt is expected to
 	// repeat, when it is fewer than all: the rest is reasoning that the template drops.
 	Keep int `json:"keep,omitempty"`
+	// QueueNS is how long the turn that was answered had waited from READY until an
+	// engine began to work on it; 0 when that is not known.
+	QueueNS int64 `json:"queue_ns,omitempty"`
 }
 
 // Check reports the first bad field.

@@ -71,7 +71,9 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 	d.store = store
 	d.graves = newGraves(rememberMost, len(arenas) == 0)
 	d.keeper = retain.NewKeeper(retain.Config{Policy: cfg.Order})
-	d.spill = openSpill(cfg)
+	if d.spill = openSpill(cfg); d.spill != nil {
+		d.keeper.Follow(d.spill.store)
+	}
 	for _, a := range arenas {
 		d.pools = append(d.pools, d.newPool(a))
 	}

@@ -43,11 +43,6 @@ func (d *Daemon) Branch(c *schemas.BranchChange) {
 	d.do(func() { d.keeper.Branch(time.Now().UnixNano(), c) })
 }
 
-// Queue says how long turns are predicted to wait before they run.
-func (d *Daemon) Queue(wait time.Duration) {
-	d.do(func() { d.keeper.Queue(int64(wait)) })
-}
-
 // rank ranks branches anew when that is due.
 func (d *Daemon) rank(now time.Time) {
 	if t := now.UnixNano(); t >= d.keeper.Next() {

@@ -167,6 +167,40 @@ func TestToolWaits(t *testing.T) {
 	}
 }
 
+// TestQueueIsTold: the tier hears how long an answered turn had waited, once.
+func TestQueueIsTold(t *testing.T) {
+	span := func(stage string, from, to int64) schemas.StageSpan {
+		return schemas.StageSpan{Stage: stage, From: from, To: to}
+	}
+	for name, c := range map[string]struct {
+		spans []schemas.StageSpan
+		want  int64
+	}{
+		"not known":     {nil, 0},
+		"not rendered":  {[]schemas.StageSpan{span(schemas.SpanPrefill, 50, 60)}, 0},
+		"no engine":     {[]schemas.StageSpan{span(schemas.SpanRender, 0, 10)}, 0},
+		"prefill":       {[]schemas.StageSpan{span(schemas.SpanRender, 0, 10), span(schemas.SpanQueue, 10, 30), span(schemas.SpanPrefillWait, 30, 50), span(schemas.SpanPrefill, 50, 60), span(schemas.SpanDecode, 70, 80)}, 40},
+		"decode alone":  {[]schemas.StageSpan{span(schemas.SpanRender, 0, 10), span(schemas.SpanDecode, 25, 80)}, 15},
+		"another clock": {[]schemas.StageSpan{span(schemas.SpanRender, 0, 10), span(schemas.SpanPrefill, 5, 60)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.chat("s", "t1", user("hello"))
+			w.sent = nil
+			w.answer("t1", "ok", "|", func(r *schemas.Result) { r.Timing.Spans = c.spans })
+			var told []int64
+			for _, m := range w.sent {
+				if m.Kind == schemas.KindBranch {
+					told = append(told, m.Branch.QueueNS)
+				}
+			}
+			if len(told) != 1 || told[0] != c.want {
+				t.Errorf("told %d, want one of %d", told, c.want)
+			}
+		})
+	}
+}
+
 // TestDecay: a wait that nobody spoke of is believed for an hour; one that an agent
 // announced stays.
 func TestDecay(t *testing.T) {

@@ -100,6 +100,9 @@ func (l *Lineage) waits(now schemas.Time, t *turn, r *schemas.Result, last *entr
 	n := len(out)
 	b.keep = l.keeps(t, state, last)
 	out = l.change(now, s, b, state, "result", true, out)
+	for i, queue := n, queued(&r.Timing); i < len(out); i++ {
+		out[i].Branch.QueueNS = queue
+	}
 	if state == schemas.BranchToolWaiting && last != nil && len(last.calls) > 0 {
 		b.tool = last.calls[0].Name
 		for i := n; i < len(out); i++ {
@@ -111,6 +114,25 @@ func (l *Lineage) waits(now schemas.Time, t *turn, r *schemas.Result, last *entr
 		return l.change(now, s, b, schemas.BranchEnded, string(schemas.EventSessionEnd), false, out)
 	}
 	return l.sayNow(now, s, b, out)
+}
+
+// queued is how long a turn waited from READY until an engine began to work on it, in
+// ns and at least 1; 0 when its spans do not say. Clocks of two hosts may differ by
+// more than that.
+func queued(t *schemas.Timing) int64 {
+	rendered := int64(-1)
+	for _, s := range t.Spans {
+		switch s.Stage {
+		case schemas.SpanRender:
+			rendered = s.To
+		case schemas.SpanPrefill, schemas.SpanDecode:
+			if rendered < 0 {
+				return 0
+			}
+			return max(1, s.From-rendered)
+		}
+	}
+	return 0
 }
 
 // sayNow applies what was said of a turn before it had ended.

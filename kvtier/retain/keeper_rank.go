@@ -89,6 +89,22 @@ func (k *Keeper) rank(now int64, b *branch) {
 			p.slots.Rank(b.id, b.class, -b.score)
 		}
 	}
+	if k.below != nil {
+		k.below.Rank(b.id, b.class, -b.score)
+	}
+}
+
+// Bounds of the predicted wait of a turn: the mean of about 16 turns, of which one
+// counts for 10 minutes at most.
+const (
+	queueTurns = 16
+	maxQueue   = 600e9
+)
+
+// queued learns from a turn that waited so long, in ns, before an engine took it.
+func (k *Keeper) queued(ns int64) {
+	k.queue += (min(ns, maxQueue) - k.queue) / queueTurns
+	k.est.Queue(k.queue)
 }
 
 // caps finds for each tenant which of its branches may not pin blocks, because

@@ -31,10 +31,23 @@ const stuck = 0.01
 func (e *Estimator) Score(now int64, w *Wait) (Class, float64) {
 	e.lapse(now, w)
 	o := e.outlook(now, w)
+	if r := e.taken(now, w); r > o.rate {
+		return ClassWaiting, r
+	}
 	if o.later < stuck {
 		return ClassIdle, o.rate
 	}
 	return ClassWaiting, o.rate
+}
+
+// taken is the rate of the hit at the beginning of w's turn: a turn that may still
+// be in the queue reads its blocks when an engine takes it. Waits in a queue are
+// taken as exponential, so the chance that it is still there falls with its age.
+func (e *Estimator) taken(now int64, w *Wait) float64 {
+	if !w.Running || !(e.queue > 0) {
+		return 0
+	}
+	return math.Exp(-max(seconds(w.Began, now), 0)/e.queue) / e.queue
 }
 
 // overdue is how many times what was expected a wait lasts until it counts as one

@@ -33,7 +33,6 @@ type actor struct {
 	turns         int
 	pace          float64
 	claim         claim
-	pos           int
 }
 
 // claim is what an agent said of its branch's wait.
