@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/schemas"
 )
 
 // spillDaemon runs a daemon with a disk below it.
@@ -131,6 +132,43 @@ drain:
 	d = spillDaemon(t, other, spill, 1<<20, 16<<20)
 	c = attach(t, other, "w")
 	come(d, c, chains[3])
+}
+
+// TestDiskFollowsBranches: on disk, too, the blocks of a branch that ended go first, and
+// those of one that waits stay though they were used before all others.
+func TestDiskFollowsBranches(t *testing.T) {
+	dir, spill := shortDir(t), t.TempDir()
+	d := spillDaemon(t, dir, spill, 1<<20, 4<<20)
+	c := attach(t, dir, "w")
+	first := fill(t, d, c, "s", 2, 100)
+	waits, ends := first[0], first[1]
+	d.Branch(says("waits", schemas.BranchToolWaiting, waits, 1))
+	d.Branch(says("ends", schemas.BranchToolWaiting, ends, 1))
+	p := d.pools[0]
+	onDisk := func(blocks []kvtier.Block) (n int) {
+		for _, b := range blocks {
+			if d.spill.store.Has(p.pool, p.block, b.Key) {
+				n++
+			}
+		}
+		return n
+	}
+	mine := 2 * p.arena.slots // pushes both out of memory
+	for i := 0; mine > 0; i++ {
+		mine -= int64(100 * len(fill(t, d, c, fmt.Sprint("push", i), 1, 100)))
+	}
+	if n, m := onDisk(waits), onDisk(ends); n < 90 || m < 90 || there(c, waits)+there(c, ends) > 0 {
+		t.Fatalf("%d and %d blocks on disk, %d and %d in memory", n, m, there(c, waits), there(c, ends))
+	}
+	before := onDisk(waits)
+	d.Branch(says("ends", schemas.BranchEnded, ends, 2))
+	for i := 0; onDisk(ends) > 0 && i < 50; i++ {
+		fill(t, d, c, fmt.Sprint("more", i), 1, 50)
+	}
+	if n, m := onDisk(waits), onDisk(ends); n < before || m > 0 {
+		t.Errorf("%d of %d blocks of the waiting branch are left on disk, %d of the ended one", n, before, m)
+	}
+	checkTier(t, d)
 }
 
 // Complaint 3 of the facts: memory for four blocks, disk for 64, eight readers. Each gets
