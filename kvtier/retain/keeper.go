@@ -76,6 +76,7 @@ type Keeper struct {
 	ring     []*branch                   // in which they are ranked
 	at       int                         // who is ranked next
 	due      int64                       // when
+	surveyed int64                       // when blocks were counted by class last
 	live     list.List                   // oldest change first
 	over     list.List                   // those that ended, likewise
 	tenants  map[string]*tenant

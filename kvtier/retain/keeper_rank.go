@@ -12,8 +12,12 @@ import (
 // rankSlice is how many branches one tick ranks: some 0.1 ms.
 const rankSlice = 64
 
-// surveySlice is how many blocks of a table one tick counts by class: some 0.1 ms.
-const surveySlice = 1 << 12
+// surveySlice is how many blocks of a table a tick counts by class, some 0.1 ms, and
+// surveyNS how often one does.
+const (
+	surveySlice = 1 << 12
+	surveyNS    = 500e6
+)
 
 // Next is when Tick wants to be called, in Unix ns; the largest number when there
 // is nothing to rank.
@@ -30,11 +34,7 @@ func (k *Keeper) Tick(now int64) {
 	if now < k.due || len(k.ring) == 0 || k.cfg.Policy != PolicyWeir {
 		return
 	}
-	for _, p := range k.pools {
-		if p.slots != nil {
-			p.slots.Survey(surveySlice)
-		}
-	}
+	k.survey(now)
 	for range min(rankSlice, len(k.ring)) {
 		if k.at >= len(k.ring) {
 			k.at = 0
@@ -55,6 +55,19 @@ func (k *Keeper) Tick(now int64) {
 		k.at++
 	}
 	k.due = now + max(1e6, k.cfg.EveryNS*int64(min(rankSlice, len(k.ring)))/int64(max(1, len(k.ring))))
+}
+
+// survey counts some more of the blocks by class.
+func (k *Keeper) survey(now int64) {
+	if now < k.surveyed+surveyNS && now >= k.surveyed {
+		return
+	}
+	k.surveyed = now
+	for _, p := range k.pools {
+		if p.slots != nil {
+			p.slots.Survey(surveySlice)
+		}
+	}
 }
 
 // rank tells the tables how much a branch is needed now.

@@ -2,6 +2,7 @@ package retain
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/weir-dev/weir/kvtier"
@@ -56,25 +57,27 @@ func (k *Keeper) Sealed(now int64, pool int, key kvtier.Key) {
 	}
 }
 
-// regrets remembers the last evicted blocks.
+// regrets remembers the last evicted blocks. Keys are hashes: their first 8 bytes tell
+// blocks apart well enough to count by.
 type regrets struct {
-	at   map[kvtier.Key]int
+	at   map[uint64]int32
 	ring []regret
 	next int
 	most int
 }
 
 type regret struct {
-	key   kvtier.Key
+	key   uint64
 	at    int64
 	class kvtier.Class
 }
 
 func newRegrets(most int) regrets {
-	return regrets{at: map[kvtier.Key]int{}, most: max(1, most)}
+	return regrets{at: map[uint64]int32{}, most: max(1, most)}
 }
 
-func (r *regrets) add(key kvtier.Key, now int64, c kvtier.Class) {
+func (r *regrets) add(k kvtier.Key, now int64, c kvtier.Class) {
+	key := binary.LittleEndian.Uint64(k[:])
 	e := regret{key, now, c}
 	if n, ok := r.at[key]; ok {
 		r.ring[n] = e
@@ -82,19 +85,20 @@ func (r *regrets) add(key kvtier.Key, now int64, c kvtier.Class) {
 	}
 	if len(r.ring) < r.most {
 		r.ring = append(r.ring, e)
-		r.at[key] = len(r.ring) - 1
+		r.at[key] = int32(len(r.ring) - 1)
 		return
 	}
-	if old := r.ring[r.next].key; r.at[old] == r.next {
-		delete(r.at, old)
+	if n, ok := r.at[r.ring[r.next].key]; ok && int(n) == r.next {
+		delete(r.at, r.ring[r.next].key)
 	}
 	r.ring[r.next] = e
-	r.at[key] = r.next
+	r.at[key] = int32(r.next)
 	r.next = (r.next + 1) % r.most
 }
 
 // take returns when and as what a block was evicted, once.
-func (r *regrets) take(key kvtier.Key) (kvtier.Class, int64, bool) {
+func (r *regrets) take(k kvtier.Key) (kvtier.Class, int64, bool) {
+	key := binary.LittleEndian.Uint64(k[:])
 	n, ok := r.at[key]
 	if !ok {
 		return 0, 0, false
