@@ -11,7 +11,8 @@ import (
 // Erase removes and overwrites, in all pools, the blocks that ends name and all that
 // follow them; and of each chain, last block first, those up to the first one that other
 // blocks on the disk follow or that is needed elsewhere. needed may be nil. Chains may
-// have gaps, and name blocks that are not on the disk.
+// have gaps, and name blocks that are not on the disk. They are taken in their order: of
+// chains that meet, only the last one needs what is before that.
 //
 // What had replaced blocks earlier took their bytes; a file that was deleted (its pool had
 // to give room) leaves what any deleted file leaves on a disk.

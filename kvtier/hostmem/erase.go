@@ -65,11 +65,10 @@ func (s *step) take(p *pool) bool {
 // erase runs outside of the loop and enters it for each step. What is on disk comes
 // last: memory, which knows the chains, is asked for them first.
 func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, err error) {
-	var disk func() (int, error)
 	var pools []*pool
+	var disk func() (int, error)
 	err = d.call(func() {
 		pools = slices.Clone(d.pools)
-		disk = d.eraseDisk(keys)
 		for _, p := range d.pools {
 			for _, w := range p.writers {
 				if w != nil {
@@ -79,6 +78,9 @@ func (d *Daemon) erase(keys []kvtier.Key) (removed, left int, err error) {
 			p.askBack()
 		}
 	})
+	if err == nil {
+		disk, err = d.eraseDisk(keys)
+	}
 	for round := 0; round < eraseRounds && err == nil; round++ {
 		var r int
 		if r, left, err = d.eraseBelow(keys); r == 0 {

@@ -2,6 +2,7 @@ package hostmem
 
 import (
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/kvtier"
@@ -96,22 +97,47 @@ func (d *Daemon) checkDisk(p *pool, keys []kvtier.Key) {
 	})
 }
 
-// trailMost bounds a chain that a client lied about into a circle: contexts of 64 M
-// tokens fit.
-const trailMost = 1 << 20
+const (
+	// trailMost bounds the chains of one erase, should a client have lied about one: 64 M
+	// tokens fit.
+	trailMost = 1 << 20
+	// trailStep is how much of a chain is followed in one step: about a millisecond.
+	trailStep = 1 << 12
+)
+
+// trails lists the chains that end with ends, in steps. Where two of them meet, what is
+// before that stands with the later one in the result only, so that a block is listed
+// once and comes after all blocks that follow it.
+func (d *Daemon) trails(ends []kvtier.Key) (chains [][]kvtier.Key, err error) {
+	seen := map[kvtier.Key]bool{}
+	for _, k := range ends {
+		chain, last, met := []kvtier.Key{}, k, seen[k]
+		for n, from := trailStep, 0; !met && n == trailStep && len(seen) < trailMost && err == nil; from = 1 {
+			err = d.call(func() {
+				more := d.trail(last, trailStep+from)[from:]
+				for n = 0; n < len(more) && !met; n++ {
+					if met = seen[more[n]]; !met {
+						seen[more[n]] = true
+						chain, last = append(chain, more[n]), more[n]
+					}
+				}
+			})
+		}
+		chains = append(chains, chain)
+	}
+	slices.Reverse(chains)
+	return chains, err
+}
 
 // eraseDisk prepares the erasing of chains on disk, before they are erased in memory,
 // which still knows their blocks. Blocks that were erased from memory too are not counted.
-func (d *Daemon) eraseDisk(ends []kvtier.Key) func() (int, error) {
+func (d *Daemon) eraseDisk(ends []kvtier.Key) (erase func() (int, error), err error) {
 	if d.spill == nil {
-		return nil
+		return nil, nil
 	}
 	d.spill.epoch.Add(1)
 	began := time.Now().UnixNano()
-	chains := make([][]kvtier.Key, len(ends))
-	for i, k := range ends {
-		chains[i] = d.trail(k, trailMost)
-	}
+	chains, err := d.trails(ends)
 	return func() (n int, err error) {
 		// Memory has none of it any more: what was copied meanwhile is not written, and
 		// what was written is found.
@@ -129,7 +155,7 @@ func (d *Daemon) eraseDisk(ends []kvtier.Key) func() (int, error) {
 			err = cerr
 		}
 		return n, err
-	}
+	}, err
 }
 
 // resident tells whether memory holds a block; true when nobody can say.

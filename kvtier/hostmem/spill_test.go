@@ -219,6 +219,55 @@ func TestTinyMemoryAboveDisk(t *testing.T) {
 	checkTier(t, d)
 }
 
+// TestEraseForkOnDisk: all contexts of a session go from the disk, also where they meet,
+// in whatever order they are named and however long they are.
+func TestEraseForkOnDisk(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 0, 1}, {1, 2, 0}} {
+		dir, spill := shortDir(t), t.TempDir()
+		d := spillDaemon(t, dir, spill, 1<<20, 64<<20)
+		c := attach(t, dir, "w")
+		chains := [][]kvtier.Block{testChain("fork", trailStep+100)}
+		for i, at := range []int{50, trailStep} {
+			chains = append(chains, branchOf(chains[0], at, 60, int32(1000*(i+1))))
+		}
+		for _, b := range slices.Concat(chains[0], chains[1][50:], chains[2][trailStep:]) {
+			mustPut(t, c, b)
+			if b.Index%64 == 0 {
+				settled(t, d)
+			}
+		}
+		fill(t, d, c, "s", 4, 100)
+		all := diskStats(t, d).Blocks
+		if all < trailStep {
+			t.Fatalf("%d blocks are on disk", all)
+		}
+		var ends []kvtier.Key
+		for _, i := range order {
+			ends = append(ends, chains[i][len(chains[i])-1].Key)
+		}
+		if _, err := d.Erase(ends); err != nil {
+			t.Fatal(err)
+		}
+		for _, chain := range chains {
+			for _, b := range chain {
+				if d.spill.store.Has(testPool, testBlock, b.Key) || c.Match([]kvtier.Key{b.Key}) == 1 {
+					t.Fatalf("ends in order %v: block %d is left", order, b.Index)
+				}
+			}
+		}
+		checkTier(t, d)
+	}
+}
+
+// branchOf is a chain of n blocks more that leaves another one behind its first at blocks.
+func branchOf(chain []kvtier.Block, at, n int, token int32) []kvtier.Block {
+	out := slices.Clone(chain[:at])
+	for i := range n {
+		out = append(out, childOf(out[len(out)-1], token+int32(i)))
+	}
+	return out
+}
+
 // An erased chain leaves no byte on disk, also where only the disk still had it, and does
 // not come back; another chain stays.
 func TestEraseReachesDisk(t *testing.T) {
