@@ -2,6 +2,7 @@ package hostmem
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weir-dev/weir/kvtier"
@@ -43,20 +44,16 @@ func (d *Daemon) Branch(c *schemas.BranchChange) {
 	d.do(func() { d.keeper.Branch(time.Now().UnixNano(), c) })
 }
 
-// rank ranks branches anew when that is due.
-func (d *Daemon) rank(now time.Time) {
-	if t := now.UnixNano(); t >= d.keeper.Next() {
-		d.keeper.Tick(t)
-	}
-}
+// rank ranks branches anew if that is due.
+func (d *Daemon) rank(now time.Time) { d.keeper.Tick(now.UnixNano()) }
 
-// nextRank is how long until then.
+// nextRank is how long until then. It is a second at most, for the clock may be set back.
 func (d *Daemon) nextRank(now time.Time) time.Duration {
 	next := d.keeper.Next()
-	if next-now.UnixNano() > int64(time.Hour) {
+	if next == math.MaxInt64 {
 		return never
 	}
-	return max(0, time.Duration(next-now.UnixNano()))
+	return min(time.Second, max(0, time.Duration(next-now.UnixNano())))
 }
 
 // ruleOf is the rule by which a block of that class goes when room is needed.

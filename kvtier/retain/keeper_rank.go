@@ -31,7 +31,10 @@ func (k *Keeper) Next() int64 {
 // Tick ranks the next branches in turn, so that each is ranked once per EveryNS. It
 // looks at 64 at most.
 func (k *Keeper) Tick(now int64) {
-	if now < k.due || len(k.ring) == 0 || k.cfg.Policy != PolicyWeir {
+	if len(k.ring) == 0 || k.cfg.Policy != PolicyWeir {
+		return
+	}
+	if early := k.due - now; early > 0 && early <= max(1e6, k.cfg.EveryNS) { // more: the clock was set back
 		return
 	}
 	k.survey(now)

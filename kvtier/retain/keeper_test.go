@@ -174,6 +174,18 @@ func TestTenantCap(t *testing.T) {
 	}
 }
 
+// TestClockSetBack: branches are ranked on when the clock is set back.
+func TestClockSetBack(t *testing.T) {
+	n := newNode(t, 64, Config{})
+	n.waiting("a", 8)
+	n.k.Tick(n.now)
+	n.now -= 600 * second
+	n.k.Tick(n.now)
+	if next := n.k.Next(); next <= n.now || next > n.now+second {
+		t.Errorf("after the clock was set back, branches are ranked again in %d s", (next-n.now)/second)
+	}
+}
+
 // TestKeep: what the template will drop is dead while the branch waits, and the rest
 // is not.
 func TestKeep(t *testing.T) {
