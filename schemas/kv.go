@@ -58,13 +58,15 @@ func (r *SyncRequest) Check() error {
 	return nil
 }
 
-// SyncReply lists sealed extents and the notice sequence they are valid at.
+// SyncReply lists sealed extents in memory, then those that lie on disk alone, and the
+// notice sequence they are valid at.
 type SyncReply struct {
 	Header
 	Node    string   `json:"node"`
 	Epoch   uint64   `json:"epoch"`
 	Seq     uint64   `json:"seq"`
 	Extents []Extent `json:"extents,omitempty"`
+	Disk    []Extent `json:"disk,omitempty"`
 	More    bool     `json:"more,omitempty"`
 	Peer    string   `json:"peer,omitempty"` // as in KVNotice
 }

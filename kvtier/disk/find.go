@@ -50,6 +50,34 @@ func (s *Store) Find(pool string, block int64, keys []kvtier.Key) []Place {
 	return out
 }
 
+// listSlots is how many slots List looks at while others wait.
+const listSlots = 1 << 14
+
+// List appends the blocks on the disk to dst, most at most, those for which want is
+// true. want is asked while nothing on the disk changes; nil means all. What comes or
+// goes meanwhile may be missing or listed.
+func (s *Store) List(dst []kvtier.Block, most int, want func(kvtier.Key) bool) []kvtier.Block {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := len(dst)
+	for i := 0; i < len(s.pools); i++ {
+		p := s.pools[i]
+		for id := 0; id < p.total(); id++ {
+			if len(dst)-from == most {
+				return dst
+			}
+			if b, ok := p.slots.Get(kvtier.SlotID(id)); ok && (want == nil || want(b.Key)) {
+				dst = append(dst, b)
+			}
+			if id%listSlots == listSlots-1 {
+				s.mu.Unlock()
+				s.mu.Lock()
+			}
+		}
+	}
+	return dst
+}
+
 // Parent returns what is known of a block, in whichever pool it is.
 func (s *Store) Parent(key kvtier.Key) (kvtier.Block, bool) {
 	s.mu.Lock()

@@ -268,6 +268,15 @@ func (d *Daemon) Disk() (st DiskStats, ok bool) {
 	return st, true
 }
 
+// OnDisk lists the blocks on disk for which want is true, most at most; none without a
+// disk.
+func (d *Daemon) OnDisk(most int, want func(kvtier.Key) bool) []kvtier.Block {
+	if d.spill == nil {
+		return nil
+	}
+	return d.spill.store.List(nil, most, want)
+}
+
 // close ends the store. The writer has ended.
 func (sp *spill) close() error {
 	if sp == nil {

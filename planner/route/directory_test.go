@@ -195,6 +195,50 @@ func TestDirectoryMedia(t *testing.T) {
 	}
 }
 
+// TestDiskInLists: what a node's list has on disk is found until a notice says that it
+// left the disk, and not when it left memory.
+func TestDiskInLists(t *testing.T) {
+	r := New(Config{Cell: "c0"})
+	memory, disk := chains("m/4"), chains("d/6")
+	var op uint64
+	step := func(m schemas.Msg) {
+		for _, o := range r.Step(second, &m, nil) {
+			if o.Kind == schemas.KindOp && o.Op.Sync != nil {
+				op = o.Op.ID
+			}
+		}
+	}
+	seq := uint64(0)
+	tell := func(m schemas.KVNotice) {
+		seq++
+		m.Header, m.Node, m.Epoch, m.Seq = schemas.H(), "a", 1, seq
+		step(schemas.Msg{Kind: schemas.KindKV, KV: &m})
+	}
+	blocks := func(path []schemas.Extent) int {
+		n := 0
+		for _, s := range r.dir.find(&schemas.Prompt{Path: path}, nil) {
+			n += s.blocks
+		}
+		return n
+	}
+	tell(schemas.KVNotice{Medium: schemas.MediumHost})
+	step(schemas.Msg{Kind: schemas.KindTick})
+	step(schemas.Msg{Kind: schemas.KindOpDone, OpDone: &schemas.OpDone{ID: op, Sync: &schemas.SyncReply{
+		Header: schemas.H(), Node: "a", Epoch: 1, Seq: seq, Extents: memory, Disk: disk,
+	}}})
+	if m, d := blocks(memory), blocks(disk); m != 4 || d != 6 {
+		t.Fatalf("%d blocks in memory, %d on disk, want 4 and 6", m, d)
+	}
+	tell(schemas.KVNotice{Medium: schemas.MediumHost, Evicted: append(slices.Clone(memory), disk...)})
+	if m, d := blocks(memory), blocks(disk); m != 0 || d != 6 {
+		t.Errorf("after memory went: %d blocks in memory, %d on disk, want 0 and 6", m, d)
+	}
+	tell(schemas.KVNotice{Medium: schemas.MediumDisk, Evicted: disk})
+	if d := blocks(disk); d != 0 {
+		t.Errorf("%d blocks are left on a disk that gave them up", d)
+	}
+}
+
 // BenchmarkFind is one look at the directory for a prompt of 262,144 tokens that 8
 // nodes hold parts of.
 func BenchmarkFind(b *testing.B) {

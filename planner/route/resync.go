@@ -150,9 +150,14 @@ func (r *Router) synced(now schemas.Time, d *schemas.OpDone, out []schemas.Msg) 
 		}
 		n.peer = rep.Peer
 	}
-	for i := range rep.Extents {
-		if !s.stale(&rep.Extents[i]) {
-			r.dir.add(n, rep.Extents[i], onHost, false)
+	for _, l := range [...]struct {
+		extents []schemas.Extent
+		medium  uint8
+	}{{rep.Extents, onHost}, {rep.Disk, onDisk}} {
+		for i := range l.extents {
+			if !s.stale(&l.extents[i]) {
+				r.dir.add(n, l.extents[i], l.medium, false)
+			}
 		}
 	}
 	if s.page++; rep.More && s.page < maxSyncPages {

@@ -19,7 +19,7 @@ import (
 )
 
 // node runs a tier process on an own NATS and returns a client of its memory.
-func node(t *testing.T) (*nats.Conn, *hostmem.Client) {
+func node(t *testing.T, change ...func(*Config)) (*nats.Conn, *hostmem.Client) {
 	t.Helper()
 	topo := streams.Topology(streams.Options{})
 	s, err := jsrun.Embedded(jsrun.EmbeddedOptions{Dir: t.TempDir(), Topology: topo})
@@ -50,12 +50,14 @@ func node(t *testing.T) (*nats.Conn, *hostmem.Client) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- Run(ctx, Config{
-			Conn: nc, Cell: "c0", Node: "n7", Dir: dir, Bytes: 1 << 20, Topology: topo, Logger: slog.New(slog.DiscardHandler),
-			Peer: "127.0.0.1:0", Ready: func(*hostmem.Daemon) { close(ready) },
-		})
-	}()
+	cfg := Config{
+		Conn: nc, Cell: "c0", Node: "n7", Dir: dir, Bytes: 1 << 20, Topology: topo, Logger: slog.New(slog.DiscardHandler),
+		Peer: "127.0.0.1:0", Ready: func(*hostmem.Daemon) { close(ready) },
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	go func() { ended <- Run(ctx, cfg) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

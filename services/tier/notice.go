@@ -28,8 +28,23 @@ type notifier struct {
 // list is what one receiver reads page by page.
 type list struct {
 	extents []schemas.Extent
+	disk    []schemas.Extent
 	seq     uint64
 	at      time.Time
+}
+
+// page cuts one page out: what lies on disk stands behind what is in memory.
+func (l *list) page(n int) (extents, disk []schemas.Extent, more bool) {
+	n = min(n, len(l.extents)+len(l.disk)) // a page behind the end is empty
+	cut := func(list []schemas.Extent, from int) []schemas.Extent {
+		from = min(max(0, from), len(list))
+		return list[from:]
+	}
+	extents = cut(l.extents, n*syncPage)
+	extents = extents[:min(len(extents), syncPage)]
+	disk = cut(l.disk, n*syncPage-len(l.extents))
+	disk = disk[:min(len(disk), syncPage-len(extents))]
+	return extents, disk, (n+1)*syncPage < len(l.extents)+len(l.disk)
 }
 
 func newNotifier(cfg Config, d *hostmem.Daemon) *notifier {
@@ -92,10 +107,12 @@ func extents(blocks []kvtier.Block) []schemas.Extent {
 }
 
 // syncPage is the number of extents in one reply; listKept is how long a list is kept
-// for its next page.
+// for its next page; maxDiskList bounds the blocks on disk alone that are listed, of some
+// 100 bytes each while the list is made.
 const (
-	syncPage = 4096
-	listKept = time.Minute
+	syncPage    = 4096
+	listKept    = time.Minute
+	maxDiskList = 1 << 20
 )
 
 // sync answers one page of everything that is sealed.
@@ -111,9 +128,7 @@ func (n *notifier) sync(m *nats.Msg) {
 		return
 	}
 	rep := &schemas.SyncReply{Header: schemas.H(), Node: n.cfg.Node, Epoch: n.epoch, Seq: l.seq, Peer: n.peer}
-	from := min(len(l.extents), q.Page*syncPage)
-	to := min(len(l.extents), from+syncPage)
-	rep.Extents, rep.More = l.extents[from:to], to < len(l.extents)
+	rep.Extents, rep.Disk, rep.More = l.page(q.Page)
 	body, err := schemas.Encode(rep)
 	if err == nil {
 		err = m.Respond(body)
@@ -129,7 +144,7 @@ func (n *notifier) sync(m *nats.Msg) {
 // read makes the list anew for page 0. Its pages belong together. Only the goroutine
 // of the subscription uses it.
 func (n *notifier) read(page int) (list, error) {
-	if page > 0 && n.list.extents != nil && time.Since(n.list.at) < listKept {
+	if page > 0 && !n.list.at.IsZero() && time.Since(n.list.at) < listKept {
 		return n.list, nil
 	}
 	// The sequence is read first: a change that is not in the list then comes with a
@@ -141,9 +156,14 @@ func (n *notifier) read(page int) (list, error) {
 	if err != nil {
 		return l, err
 	}
+	resident := map[kvtier.Key]bool{}
 	for _, s := range snaps {
 		l.extents = append(l.extents, extents(s.Blocks)...)
+		for i := range s.Blocks {
+			resident[s.Blocks[i].Key] = true
+		}
 	}
+	l.disk = extents(n.daemon.OnDisk(maxDiskList, func(k kvtier.Key) bool { return !resident[k] }))
 	n.list = l
 	return l, nil
 }

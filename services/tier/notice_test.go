@@ -1,10 +1,13 @@
 package tier
 
 import (
+	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-dev/weir/kvtier"
@@ -110,11 +113,64 @@ func ask(t *testing.T, nc *nats.Conn, page int) *schemas.SyncReply {
 	return rep
 }
 
-// TestPages: the pages of one list belong together, whatever changes between them.
+// TestPages: the pages of one list belong together, whatever changes between them, and
+// have each extent once: those in memory, then those on disk alone.
 func TestPages(t *testing.T) {
-	all := make([]schemas.Extent, 2*syncPage+1)
-	n := &notifier{list: list{extents: all, seq: 9, at: time.Now()}}
-	if l, err := n.read(2); err != nil || l.seq != 9 || len(l.extents) != len(all) {
-		t.Errorf("page 2 is of another list: behind notice %d, %d extents, %v", l.seq, len(l.extents), err)
+	named := func(n, from int) []schemas.Extent {
+		out := make([]schemas.Extent, n)
+		for i := range out {
+			out[i].From = from + i
+		}
+		return out
+	}
+	for _, c := range []struct{ memory, disk, pages int }{
+		{0, 0, 1}, {3, 0, 1}, {0, 3, 1}, {syncPage, 0, 1}, {syncPage - 1, 2, 2}, {syncPage + 1, syncPage, 3}, {2*syncPage + 1, 0, 3}, {0, 2 * syncPage, 2},
+	} {
+		n := &notifier{list: list{extents: named(c.memory, 0), disk: named(c.disk, c.memory), seq: 9, at: time.Now()}}
+		var memory, disk []schemas.Extent
+		for page := 0; page < c.pages; page++ {
+			l := n.list
+			if page > 0 {
+				var err error
+				if l, err = n.read(page); err != nil || l.seq != 9 {
+					t.Fatalf("%+v: page %d is of another list: behind notice %d, %v", c, page, l.seq, err)
+				}
+			}
+			m, d, more := l.page(page)
+			if more != (page < c.pages-1) || len(m)+len(d) > syncPage {
+				t.Errorf("%+v: page %d has %d and %d extents, more %v", c, page, len(m), len(d), more)
+			}
+			memory, disk = append(memory, m...), append(disk, d...)
+		}
+		if diff := cmp.Diff(named(c.memory+c.disk, 0), append(memory, disk...), cmpopts.EquateEmpty()); diff != "" || len(disk) != c.disk {
+			t.Errorf("%+v: %d on disk (-want +got):\n%s", c, len(disk), diff)
+		}
+	}
+	if m, d, more := (&list{extents: named(1, 0)}).page(math.MaxInt); len(m)+len(d) > 0 || more {
+		t.Errorf("a page behind the end has %d and %d extents, more %v", len(m), len(d), more)
+	}
+}
+
+// TestDiskIsListed: who asks for all that a node holds hears of what lies on disk alone.
+func TestDiskIsListed(t *testing.T) {
+	nc, c := node(t, func(cfg *Config) { cfg.Disk, cfg.DiskBytes = t.TempDir(), 64<<20 })
+	keys := sealChain(t, c, 1, 20)
+	end := keys[19].String()
+	has := func(list []schemas.Extent) bool {
+		return slices.ContainsFunc(list, func(e schemas.Extent) bool { return e.Key == end })
+	}
+	for token := int32(2); ; token++ {
+		rep := ask(t, nc, 0)
+		if rep.More {
+			t.Fatal("the list has more than one page")
+		}
+		memory, disk := has(rep.Extents), has(rep.Disk)
+		if disk && !memory {
+			return
+		}
+		if disk || token > 1000 {
+			t.Fatalf("after %d chains: in memory %v, on disk %v", token, memory, disk)
+		}
+		sealChain(t, c, token, 20)
 	}
 }
