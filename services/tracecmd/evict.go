@@ -27,6 +27,14 @@ func Policies() []replay.Policy {
 	return slices.Insert(replay.Policies(), 1, Inferred)
 }
 
+func names(ps []replay.Policy) string {
+	var out []string
+	for _, p := range ps {
+		out = append(out, string(p))
+	}
+	return strings.Join(out, ", ")
+}
+
 // Options of Evict.
 type Options struct {
 	Capacities []int64         // tokens
@@ -81,13 +89,16 @@ on one, over several seeds.`,
 	l.flags(c.Flags())
 	f := c.Flags()
 	f.StringSliceVar(&capacities, "capacity", []string{"4M", "5M", "6M"}, "sizes of the tier in tokens, separated by commas; k and M are thousands and millions")
-	f.StringSliceVar(&policies, "policy", nil, "policies, separated by commas (default: all)")
+	f.StringSliceVar(&policies, "policy", nil, "policies, separated by commas: "+names(Policies())+" (default: all)")
 	f.StringVarP(&output, "output", "o", "", "json: one object a line for each load, capacity and policy")
 	return c
 }
 
 func parseCapacities(list []string) ([]int64, error) {
 	var out []int64
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: --capacity names no size; give numbers of tokens such as 4M,500k", serve.ErrUsage)
+	}
 	for _, s := range list {
 		digits, unit := strings.TrimRight(s, "kKmM"), 1.0
 		switch strings.ToLower(s[len(digits):]) {
@@ -115,7 +126,7 @@ func Evict(ctx context.Context, loads []*workload.Schedule, o Options) ([]*repla
 	}
 	for _, p := range o.Policies {
 		if !slices.Contains(Policies(), p) {
-			return nil, fmt.Errorf("%w: --policy: %q is not known, known are %v", serve.ErrUsage, p, Policies())
+			return nil, fmt.Errorf("%w: --policy: %q is not known, known are %s", serve.ErrUsage, p, names(Policies()))
 		}
 	}
 	if o.Workers <= 0 {
@@ -285,11 +296,23 @@ func printTable(w io.Writer, ms []Median, loads int) error {
 		return fmt.Sprintf("%.2f", *v)
 	}
 	for _, m := range ms {
-		fmt.Fprintf(t, "%.1fM\t%s\t%.3f\t%.1fM\t%s\t%s\n", float64(m.Capacity)/1e6, m.Policy, m.HitRate, m.Recomputed/1e6, share(m.GapClosed), share(m.GapClosedLeaf))
+		fmt.Fprintf(t, "%s\t%s\t%.3f\t%s\t%s\t%s\n", amount(float64(m.Capacity)), m.Policy, m.HitRate, amount(m.Recomputed), share(m.GapClosed), share(m.GapClosedLeaf))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "medians of %d loads; gaps are shares of what lies between LRU and the best order\n", loads)
+	_, err := fmt.Fprintf(w, "medians of %d loads; gaps are shares of what lies between LRU, or leaf-lru, and the best order\n", loads)
 	return err
+}
+
+// amount writes a number of tokens as --capacity takes it.
+func amount(n float64) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%.1fM", n/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1fk", n/1e3)
+	default:
+		return fmt.Sprintf("%.0f", n)
+	}
 }

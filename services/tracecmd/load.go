@@ -32,18 +32,40 @@ func (l *loadFlags) flags(f *pflag.FlagSet) {
 	f.IntVar(&l.plan.Live, "live", o.Live, "sessions that run at any time")
 	f.IntVar(&l.plan.Calls, "calls", o.Calls, "calls in all")
 	f.IntVar(&l.plan.MaxContext, "max-context", o.MaxContext, "leave out sessions with longer prompts, in tokens")
-	f.StringVar(&l.file, "plan", "", "file of a plan that `weir trace schedule` wrote, instead of a draw")
+	f.StringVar(&l.file, "plan", "", "file of a plan that weir trace schedule wrote, instead of a draw")
+}
+
+// check refuses what would silently mean the default.
+func (l *loadFlags) check() error {
+	for _, f := range [...]struct {
+		name string
+		v    int
+	}{{"live", l.plan.Live}, {"calls", l.plan.Calls}, {"max-context", l.plan.MaxContext}} {
+		if f.v < 1 {
+			return fmt.Errorf("%w: --%s is %d, it must be positive", serve.ErrUsage, f.name, f.v)
+		}
+	}
+	if len(l.seeds) == 0 {
+		return fmt.Errorf("%w: --seed names no seed", serve.ErrUsage)
+	}
+	return nil
 }
 
 // read makes the loads of a trace. Loads that a file holds as they are have no seeds.
 func (l *loadFlags) read(file string) ([]*workload.Schedule, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w; name a file of recorded sessions, or a schedule", err)
 	}
 	defer func() { _ = f.Close() }()
 	in := bufio.NewReaderSize(f, 1<<16)
-	if isSchedule(in) {
+	if begins(in, workload.PlanFormat) {
+		return nil, fmt.Errorf("%w: %s is a plan, which holds no calls: name the trace that it was drawn from, and the plan with --plan", serve.ErrUsage, file)
+	}
+	if begins(in, workload.Format) {
 		s, err := workload.Decode(in)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
@@ -69,10 +91,10 @@ func (l *loadFlags) read(file string) ([]*workload.Schedule, error) {
 	return out, nil
 }
 
-// isSchedule peeks at the first line.
-func isSchedule(in *bufio.Reader) bool {
+// begins peeks at the first line for the name of a format.
+func begins(in *bufio.Reader, format string) bool {
 	head, err := in.Peek(256)
-	return (err == nil || errors.Is(err, io.EOF)) && bytes.Contains(head, []byte(`"`+workload.Format+`"`))
+	return (err == nil || errors.Is(err, io.EOF)) && bytes.Contains(head, []byte(`"`+format+`"`))
 }
 
 func (l *loadFlags) plans(file string, recs []workload.Recording) ([]*workload.Plan, error) {

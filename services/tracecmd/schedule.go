@@ -25,6 +25,9 @@ times, and nothing of the trace. With --with-calls it is the whole load instead.
 			if len(l.seeds) != 1 {
 				return fmt.Errorf("%w: --seed names %d seeds, a schedule has one", serve.ErrUsage, len(l.seeds))
 			}
+			if err := l.check(); err != nil {
+				return err
+			}
 			f, err := os.Open(args[0])
 			if err != nil {
 				return err

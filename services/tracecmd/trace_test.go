@@ -92,7 +92,7 @@ func TestEvict(t *testing.T) {
 	if err := run(args...); err != nil || outText != first {
 		t.Errorf("the same command wrote something else: %v", err)
 	}
-	if err := run(args[:len(args)-2]...); err != nil || !strings.Contains(outText, "medians of 2 loads") {
+	if err := run(args[:len(args)-2]...); err != nil || !strings.Contains(outText, "medians of 2 loads") || !strings.Contains(outText, "2.0k ") {
 		t.Errorf("for people: %v\n%s", err, outText)
 	}
 }
@@ -142,6 +142,10 @@ func TestWrongUse(t *testing.T) {
 		"no file":       {[]string{"evict", file + ".gz"}, false, "small.jsonl.gz"},
 		"a plan's file": {[]string{"evict", file, "--plan", file}, false, "weir trace schedule"},
 		"another trace": {[]string{"evict", file, "--plan", bad}, false, "trace_0099"},
+		"a plan":        {[]string{"evict", bad}, true, "--plan"},
+		"no capacity":   {[]string{"evict", file, "--capacity", ""}, true, "--capacity"},
+		"nobody live":   {[]string{"evict", file, "--live", "0"}, true, "--live is 0"},
+		"no calls":      {[]string{"schedule", file, "--calls", "0"}, true, "--calls is 0"},
 		"two seeds":     {[]string{"schedule", file, "--seed", "1,2"}, true, "2 seeds"},
 	} {
 		err := run(tt.args...)
