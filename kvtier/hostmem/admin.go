@@ -157,6 +157,7 @@ func (d *Daemon) forget(p *pool) error {
 		}
 	}
 	d.graves.leave(p)
+	d.part(p)
 	d.keeper.Remove(p.number)
 	p.mapped.Lock()
 	defer p.mapped.Unlock()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/kvtier/retain"
 )
 
@@ -30,6 +31,7 @@ type Daemon struct {
 	store  *store
 	pools  []*pool // in the order in which they came
 	turn   int     // whose events are sent next
+	parted []Batch // the last of pools that are gone
 	graves *graves
 	keeper *retain.Keeper
 	spill  *spill // nil without a disk
@@ -41,6 +43,7 @@ type Daemon struct {
 const (
 	probeEvery = 50 * time.Millisecond
 	never      = time.Duration(1<<63 - 1)
+	maxParted  = 64
 )
 
 // NewDaemon opens or makes the folder, allocates the budget, rebuilds the pools
@@ -122,15 +125,14 @@ func (d *Daemon) loop() {
 		d.pickSpill(time.Now())
 		var out chan<- Batch
 		p, batch := d.nextBatch()
-		if p != nil {
+		if len(batch.Events) > 0 {
 			out = d.events
 		}
 		select {
 		case f := <-d.cmds:
 			f()
 		case out <- batch:
-			p.out.sent()
-			d.turn++
+			d.sent(p)
 		case <-timer.C:
 			armed = false
 			d.probe()
@@ -140,8 +142,12 @@ func (d *Daemon) loop() {
 	}
 }
 
-// nextBatch picks the pool whose events go out next, in turn.
+// nextBatch picks the pool whose events go out next, in turn. It is nil for one that is
+// gone.
 func (d *Daemon) nextBatch() (*pool, Batch) {
+	if len(d.parted) > 0 {
+		return nil, d.parted[0]
+	}
 	for i := range d.pools {
 		p := d.pools[(d.turn+i)%len(d.pools)]
 		if b, ok := p.out.next(); ok {
@@ -149,6 +155,27 @@ func (d *Daemon) nextBatch() (*pool, Batch) {
 		}
 	}
 	return nil, Batch{}
+}
+
+// sent forgets the batch that nextBatch returned.
+func (d *Daemon) sent(p *pool) {
+	if p == nil {
+		d.parted = d.parted[1:]
+		return
+	}
+	p.out.sent()
+	d.turn++
+}
+
+// part tells that a pool is gone with all that it held. Of many whose end nobody has
+// read about yet, the last ones are told of.
+func (d *Daemon) part(p *pool) {
+	if len(d.parted) == maxParted {
+		d.parted = d.parted[1:]
+	}
+	d.parted = append(d.parted, Batch{
+		Pool: p.pool, Epoch: p.out.epoch, Seq: p.out.seq + 1, Gap: p.out.gap, Events: []kvtier.Event{{Kind: kvtier.EventCleared}},
+	})
 }
 
 func (d *Daemon) accept() {

@@ -88,5 +88,15 @@ func TestGuestGivesWay(t *testing.T) {
 	if all, _ := d.Stats(); len(all) != 1 || all[0].Pool != "another" {
 		t.Errorf("pools %+v", all)
 	}
+	// Whoever reads the events learns that nothing of it is there any more.
+	last := map[string]kvtier.Event{}
+	until(t, "both pools were told of", func() bool {
+		select {
+		case b := <-d.Events():
+			last[b.Pool] = b.Events[len(b.Events)-1]
+		default:
+		}
+		return last[testPool].Kind == kvtier.EventCleared && last["another"].Kind == kvtier.EventStored
+	})
 	checkTier(t, d)
 }
