@@ -25,6 +25,7 @@ type Daemon struct {
 	cmds   chan func()
 	events chan Batch
 	quit   chan struct{}
+	ended  chan struct{} // closed when no command runs any more
 	once   sync.Once
 	wg     sync.WaitGroup
 
@@ -64,7 +65,7 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg: cfg, lock: lock, cmds: make(chan func(), 64), events: make(chan Batch, cfg.EventBatches),
-		quit: make(chan struct{}), conns: map[*conn]struct{}{},
+		quit: make(chan struct{}), ended: make(chan struct{}), conns: map[*conn]struct{}{},
 	}
 	store, arenas, err := openStore(cfg)
 	if err != nil {
@@ -112,6 +113,7 @@ func listen(dir string) (net.Listener, error) {
 // loop runs commands one at a time and passes events on when the reader has room.
 func (d *Daemon) loop() {
 	defer d.wg.Done()
+	defer close(d.ended)
 	timer := time.NewTimer(probeEvery)
 	defer timer.Stop()
 	armed, due := true, time.Now().Add(probeEvery)
@@ -215,7 +217,7 @@ func (d *Daemon) do(f func()) bool {
 	}
 }
 
-// call runs f in the loop and waits for it.
+// call runs f in the loop and waits for it. With ErrClosed f did not run and will not.
 func (d *Daemon) call(f func()) error {
 	done := make(chan struct{})
 	if !d.do(func() { f(); close(done) }) {
@@ -224,7 +226,12 @@ func (d *Daemon) call(f func()) error {
 	select {
 	case <-done:
 		return nil
-	case <-d.quit:
+	case <-d.ended:
+	}
+	select {
+	case <-done: // it was the last one
+		return nil
+	default:
 		return ErrClosed
 	}
 }

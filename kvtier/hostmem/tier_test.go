@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,6 +145,37 @@ func checkTier(t testing.TB, d *Daemon) {
 	t.Helper()
 	if err := d.CheckIntegrity(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCloseWhileAsked: whoever asks while the daemon ends gets an answer or ErrClosed, and
+// nothing is written behind it any more (the race detector looks).
+func TestCloseWhileAsked(t *testing.T) {
+	dir := shortDir(t)
+	for range 20 {
+		d := startDaemon(t, dir, 1<<20)
+		c := attach(t, dir, "w")
+		mustPut(t, c, testChain("a", 20)...)
+		var wg sync.WaitGroup
+		for _, ask := range []func() error{
+			func() error { _, err := d.Stats(); return err },
+			func() error { _, err := d.Snapshot(); return err },
+			func() error { _, err := d.Erase([]kvtier.Key{{1}}); return err },
+			func() error { _, err := d.Retention(); return err },
+		} {
+			wg.Go(func() {
+				var err error
+				for err == nil {
+					err = ask()
+				}
+				if !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		_ = d.Close()
+		wg.Wait()
+		_ = c.Close()
 	}
 }
 
