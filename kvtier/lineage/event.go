@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/weir-dev/weir/schemas"
@@ -122,7 +123,7 @@ func (l *Lineage) said(now schemas.Time, s *session, b *branch, kind schemas.Eve
 		if at == 0 {
 			at = now
 		}
-		b.resume = int64(at) + e.ExpectedNS
+		b.resume = int64(at) + min(e.ExpectedNS, math.MaxInt64-int64(at))
 	}
 	for i := n; i < len(out); i++ {
 		out[i].Branch.Tool, out[i].Branch.ResumeNS = b.tool, b.resume

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -164,6 +165,29 @@ func TestToolWaits(t *testing.T) {
 	s := w.l.sessions["t.s"]
 	if b := s.branches["main"]; b.toolWaits != 1 || s.events["tool_wait"] != 1 || s.events["inferred.tool_wait"] != 1 || b.resume == 0 {
 		t.Errorf("%+v %v", b, s.events)
+	}
+}
+
+// TestWaitIsBounded: whatever a model calls a tool, and however long an agent says that it
+// will take.
+func TestWaitIsBounded(t *testing.T) {
+	w := newWorld(t, nil)
+	w.chat("s", "u1", user("a"))
+	w.sent = nil
+	name := strings.Repeat("é", 5000)
+	w.answer("u1", "x", "|", says(`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"x`+name+`","arguments":"{}"}}]}`))
+	w.publish("s", schemas.EventToolWait, `{"v":1,"expected_ns":9223372036854775807}`)
+	told := 0
+	for _, m := range w.sent {
+		if m.Kind == schemas.KindBranch {
+			told++
+			if b := m.Branch; len(b.Tool) > toolBytes || !utf8.ValidString(b.Tool) || b.Tool == "" || b.ResumeNS < 0 {
+				t.Errorf("a tool of %d bytes, back at %d", len(b.Tool), b.ResumeNS)
+			}
+		}
+	}
+	if told != 2 {
+		t.Errorf("told %d times", told)
 	}
 }
 

@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"sort"
+	"strings"
 
 	infer "github.com/weir-dev/weir/kvtier/branch"
 	"github.com/weir-dev/weir/schemas"
@@ -104,7 +105,7 @@ func (l *Lineage) waits(now schemas.Time, t *turn, r *schemas.Result, last *entr
 		out[i].Branch.QueueNS = queue
 	}
 	if state == schemas.BranchToolWaiting && last != nil && len(last.calls) > 0 {
-		b.tool = last.calls[0].Name
+		b.tool = toolName(last.calls[0].Name)
 		for i := n; i < len(out); i++ {
 			out[i].Branch.Tool = b.tool
 		}
@@ -115,6 +116,12 @@ func (l *Lineage) waits(now schemas.Time, t *turn, r *schemas.Result, last *entr
 	}
 	return l.sayNow(now, s, b, out)
 }
+
+// toolBytes bounds the name of a tool that is waited for, as in events: models write names
+// of any length, and all nodes hear of it every minute.
+const toolBytes = 256
+
+func toolName(s string) string { return strings.ToValidUTF8(s[:min(len(s), toolBytes)], "") }
 
 // queued is how long a turn waited from READY until an engine began to work on it, in
 // ns and at least 1; 0 when its spans do not say. Clocks of two hosts may differ by
