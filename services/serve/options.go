@@ -164,6 +164,7 @@ func (o *Options) Validate() error {
 		bad("--kv-mem is %d bytes, at least 1MiB is needed", o.KVMem)
 	}
 	o.checkDisk(bad)
+	o.checkPeer(bad)
 	if o.Durability != "process" && o.Durability != "sync" {
 		bad("--durability is %q, allowed are process and sync", o.Durability)
 	}
