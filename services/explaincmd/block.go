@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -135,8 +137,11 @@ func blockLines(p *page, b *tier.Block) {
 	}
 }
 
-// memory writes what tier nodes hold of a session's branches.
+// memory writes what tier nodes hold of a session's branches. Nodes without any of it
+// are left out; the keys stand below the table, which they would make too wide.
 func memory(p *page, reps []*tier.BlocksReply) {
+	type tail struct{ branch, key string }
+	var tails []tail
 	rows := 0
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, r := range reps {
@@ -145,21 +150,36 @@ func memory(p *page, reps []*tier.BlocksReply) {
 			blocks[r.Blocks[i].Key] = &r.Blocks[i]
 		}
 		for _, h := range r.Branches[:min(len(r.Branches), maxBranches)] {
+			if h.Resident == 0 {
+				continue
+			}
 			if rows++; rows == 1 {
 				p.line("")
-				fmt.Fprintln(t, "NODE\tBRANCH\tCLASS\tBLOCKS THERE\tITS OWN\tWHY\tLAST BLOCK")
+				fmt.Fprintln(t, "NODE\tBRANCH\tCLASS\tBLOCKS THERE\tITS OWN\tWHY")
 			}
 			why := "its last block is not there"
 			if b := blocks[h.Tail]; b != nil {
-				why = b.Why
+				// Class and branch stand in the row already.
+				why = strings.TrimPrefix(b.Why, h.Class+": ")
+				why = strings.TrimPrefix(why, fmt.Sprintf("branch %s of session %s ", h.Branch, h.Session))
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s of %s\t%s\t%s\t%s\n", short(r.Node), short(h.Branch), h.Class, comma(h.Resident), comma(h.Blocks), comma(h.Own), clean(why, 90), h.Tail)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s of %s\t%s\t%s\n", short(r.Node), short(h.Branch), h.Class, comma(h.Resident), comma(h.Blocks), comma(h.Own), clean(why, 50))
+			if at := (tail{h.Branch, h.Tail}); !slices.Contains(tails, at) {
+				tails = append(tails, at)
+			}
 		}
 	}
-	if rows == 0 {
-		return
-	}
-	if err := t.Flush(); p.err == nil {
-		p.err = err
+	switch {
+	case rows > 0:
+		if err := t.Flush(); p.err == nil {
+			p.err = err
+		}
+		p.line("")
+		for _, at := range tails {
+			p.line("last block of %s: %s", short(at.branch), at.key)
+		}
+	case len(reps) > 0:
+		p.line("")
+		p.line("memory     %s nothing of its branches", many(len(reps), "node holds", "nodes hold"))
 	}
 }

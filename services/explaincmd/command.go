@@ -25,7 +25,7 @@ type options struct {
 func NewCommand() *cobra.Command {
 	o := &options{limit: 50}
 	c := &cobra.Command{
-		Use: "explain", Short: "Say where a turn's time went and why its prompt was computed again",
+		Use: "explain", Short: "Say where a turn's time went, why its prompt was computed again, and what memory holds",
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	o.register(c)
@@ -35,16 +35,18 @@ func NewCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.turn(cmd, args[0], args[1]) },
 	}
 	session := &cobra.Command{
-		Use: "session SESSION", Short: "Branches and turns of a session", Args: cobra.ExactArgs(1),
+		Use: "session SESSION", Short: "Branches and turns of a session, and what memory holds of it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.session(cmd, args[0]) },
 	}
 	session.Flags().IntVar(&o.limit, "limit", o.limit, "newest turns to list")
 	block := &cobra.Command{
 		Use: "block KEY …", Short: "Where KV blocks are, which branches hold them, and why they would go next",
-		Long: "A key is 64 hex digits. It names a block and all that come before it in its prefix: notices, jobs and " +
-			"weir explain session name contexts by the key of their last block.",
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.block(cmd, args) },
+		Long: "Asks every tier node of the cell. A key is 64 hex digits and names a block with all that\n" +
+			"come before it in its prefix: notices, jobs and `weir explain session` name contexts by the\n" +
+			"key of their last block.",
+		Example: "  weir explain session s-1\n  weir explain block 1609d451a7432a8a21805475ff20e9a3ea40f3c6034f3ac1b4eef0b583c04d4b",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.block(cmd, args) },
 	}
 	c.AddCommand(turn, session, block)
 	return c
