@@ -21,6 +21,7 @@ import (
 type Daemon struct {
 	cfg    Config
 	lock   *os.File
+	life   uint64
 	ln     net.Listener
 	cmds   chan func()
 	events chan Batch
@@ -66,6 +67,10 @@ func NewDaemon(cfg Config) (*Daemon, error) {
 	d := &Daemon{
 		cfg: cfg, lock: lock, cmds: make(chan func(), 64), events: make(chan Batch, cfg.EventBatches),
 		quit: make(chan struct{}), ended: make(chan struct{}), conns: map[*conn]struct{}{},
+	}
+	if d.life, err = nextLife(lock, time.Now()); err != nil {
+		_ = lock.Close()
+		return nil, err
 	}
 	store, arenas, err := openStore(cfg)
 	if err != nil {

@@ -5,7 +5,7 @@
 // and client_write.go (what executors do), then daemon.go (who may reserve, and
 // who is evicted).
 //
-//	DIR/daemon.lock      held by the one daemon
+//	DIR/daemon.lock      held by the one daemon; the number of its life (life.go)
 //	DIR/tier.sock        reserve, notices (wire.go)
 //	DIR/writers/<id>     held by a client while it lives: its release is the only proof of death
 //	DIR/reserve.mem      budget that no pool has taken yet, allocated, so a full tmpfs shows at start

@@ -17,7 +17,7 @@ type notifier struct {
 	cfg    Config
 	daemon *hostmem.Daemon
 	peer   string // see schemas.KVNotice
-	// epoch is one for all pools, whose own ones differ: Unix time of the start in ms.
+	// epoch is one for all pools, whose own ones differ: that of the daemon's life.
 	epoch uint64
 
 	mu   sync.Mutex
@@ -48,7 +48,7 @@ func (l *list) page(n int) (extents, disk []schemas.Extent, more bool) {
 }
 
 func newNotifier(cfg Config, d *hostmem.Daemon) *notifier {
-	return &notifier{cfg: cfg, daemon: d, epoch: uint64(time.Now().UnixMilli())}
+	return &notifier{cfg: cfg, daemon: d, epoch: d.Life()}
 }
 
 // extentsPerNotice keeps a notice well below the largest message.
