@@ -170,8 +170,15 @@ func TestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range [][2]string{
-		{"calib/v1", "calib/v2"}, {`"gpus":1`, `"gpus":0`}, {"c*S", "c*S*S"}, {`"floor":1`, `"floor":-1`},
-		{"[0,4]", "[4,0]"}, {"[0,4]", "[4,4]"}, {"[0,4]", "[4]"}, {`"kv_tokens":10`, `"kv_tokens":0`}, {"{", "["},
+		{"calib/v1", "calib/v2"},
+		{`"gpus":1`, `"gpus":0`},
+		{"c*S", "c*S*S"},
+		{`"floor":1`, `"floor":-1`},
+		{"[0,4]", "[4,0]"},
+		{"[0,4]", "[4,4]"},
+		{"[0,4]", "[4]"},
+		{`"kv_tokens":10`, `"kv_tokens":0`},
+		{"{", "["},
 	} {
 		if _, err := calib.Parse([]byte(strings.Replace(good, r[0], r[1], 1))); !errors.Is(err, calib.ErrFile) {
 			t.Errorf("%s for %s: %v", r[1], r[0], err)
