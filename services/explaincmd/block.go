@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/serve"
 	"github.com/weir-dev/weir/services/tier"
@@ -125,7 +126,10 @@ func blockLines(p *page, b *tier.Block) {
 		}
 	}
 	p.line("  why        %s", clean(b.Why, 200))
-	if b.GoneNS > 0 {
+	switch {
+	case b.GoneNS > 0 && b.Medium == schemas.MediumDisk:
+		p.line("  went       %s: to disk", time.Unix(0, b.GoneNS).UTC().Format(time.TimeOnly))
+	case b.GoneNS > 0:
 		p.line("  went       %s: %s", time.Unix(0, b.GoneNS).UTC().Format(time.TimeOnly), ruleWords(b.Rule))
 	}
 	for _, h := range b.Holders {
@@ -150,7 +154,8 @@ func memory(p *page, reps []*tier.BlocksReply) {
 			blocks[r.Blocks[i].Key] = &r.Blocks[i]
 		}
 		for _, h := range r.Branches[:min(len(r.Branches), maxBranches)] {
-			if h.Resident == 0 {
+			b := blocks[h.Tail]
+			if h.Resident == 0 && (b == nil || b.Medium == "") {
 				continue
 			}
 			if rows++; rows == 1 {
@@ -158,7 +163,7 @@ func memory(p *page, reps []*tier.BlocksReply) {
 				fmt.Fprintln(t, "NODE\tBRANCH\tCLASS\tBLOCKS THERE\tITS OWN\tWHY")
 			}
 			why := "its last block is not there"
-			if b := blocks[h.Tail]; b != nil {
+			if b != nil {
 				// Class and branch stand in the row already.
 				why = strings.TrimPrefix(b.Why, h.Class+": ")
 				why = strings.TrimPrefix(why, fmt.Sprintf("branch %s of session %s ", h.Branch, h.Session))
@@ -178,8 +183,11 @@ func memory(p *page, reps []*tier.BlocksReply) {
 		for _, at := range tails {
 			p.line("last block of %s: %s", short(at.branch), at.key)
 		}
+	case slices.ContainsFunc(reps, func(r *tier.BlocksReply) bool { return r.Order == hostmem.OrderLRU }):
+		p.line("")
+		p.line("memory     in order lru no node knows which blocks are a session's")
 	case len(reps) > 0:
 		p.line("")
-		p.line("memory     %s nothing of its branches", many(len(reps), "node holds", "nodes hold"))
+		p.line("memory     %s nothing of its branches, as far as they are known there", many(len(reps), "node holds", "nodes hold"))
 	}
 }

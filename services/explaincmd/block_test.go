@@ -25,6 +25,21 @@ func held(node, a, b string, resident int) *tier.BlocksReply {
 	}
 }
 
+// gone is the same node without the blocks.
+func gone(r *tier.BlocksReply) *tier.BlocksReply {
+	for i := range r.Blocks {
+		r.Blocks[i].Medium = ""
+	}
+	return r
+}
+
+// onDisk is the same node when the end of main lies on disk, and that of b2 nowhere.
+func onDisk(r *tier.BlocksReply) *tier.BlocksReply {
+	r.Blocks[0].Medium, r.Blocks[0].Why = schemas.MediumDisk, "it left memory and lies on disk"
+	r.Blocks[1].Medium = ""
+	return r
+}
+
 // TestMemory: nodes that hold nothing of a session take no line, no line is wider than
 // a terminal, and every key stands there whole, once.
 func TestMemory(t *testing.T) {
@@ -35,7 +50,7 @@ func TestMemory(t *testing.T) {
 		not  []string
 	}{
 		"two nodes": {
-			[]*tier.BlocksReply{held("n0", a, b, 14), held("n1", a, b, 3), held("n2", a, b, 0)},
+			[]*tier.BlocksReply{held("n0", a, b, 14), held("n1", a, b, 3), gone(held("n2", a, b, 0))},
 			[]string{
 				"n0    main    waiting  14 of 14      14       waits for tool pytest, expected in 12s\n",
 				"n1    b2      waiting  3 of 1,400    0        running: branch other of session s2 computes",
@@ -43,7 +58,13 @@ func TestMemory(t *testing.T) {
 			},
 			[]string{"n2"},
 		},
-		"none":    {[]*tier.BlocksReply{held("n0", a, b, 0), held("n1", a, b, 0)}, []string{"2 nodes hold nothing of its branches"}, []string{a, "NODE"}},
+		"on disk": {
+			[]*tier.BlocksReply{onDisk(held("n0", a, b, 0))},
+			[]string{"n0    main    waiting  0 of 14       0        it left memory and lies on disk\n", a},
+			[]string{"nothing of", b},
+		},
+		"lru":     {[]*tier.BlocksReply{{Node: "n0", Order: "lru"}}, []string{"in order lru no node knows"}, []string{"nothing of", "NODE"}},
+		"none":    {[]*tier.BlocksReply{gone(held("n0", a, b, 0)), gone(held("n1", a, b, 0))}, []string{"2 nodes hold nothing of its branches"}, []string{a, "NODE"}},
 		"no node": {nil, nil, []string{"memory", "NODE"}},
 	} {
 		var out strings.Builder
