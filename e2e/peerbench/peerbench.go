@@ -32,29 +32,31 @@ type Result struct {
 }
 
 // Ratio is Result.Ratio of Measure.
-func Ratio(ctx context.Context) (float64, error) {
-	r, err := Measure(ctx)
+func Ratio(ctx context.Context, factor int) (float64, error) {
+	r, err := Measure(ctx, factor)
 	return r.Ratio, err
 }
 
-// Measure runs both in turn, so that what else the machine does meets both. It takes
-// some 400 MiB of memory and a few seconds.
-func Measure(ctx context.Context) (Result, error) {
-	far, err := newHost(ctx)
+// Measure runs both in turn, so that what else the machine does meets both, with factor
+// times the blocks. For factor 1 it takes some 400 MiB of memory and a few seconds.
+func Measure(ctx context.Context, factor int) (Result, error) {
+	blocks := blocks * factor
+	rounds := max(3, rounds/factor)
+	far, err := newHost(ctx, blocks)
 	if err != nil {
 		return Result{}, err
 	}
 	defer far.close()
-	near, err := newHost(ctx)
+	near, err := newHost(ctx, blocks)
 	if err != nil {
 		return Result{}, err
 	}
 	defer near.close()
-	keys, err := far.fill(ctx)
+	keys, err := far.fill(ctx, blocks)
 	if err != nil {
 		return Result{}, err
 	}
-	if _, err := near.fill(ctx); err != nil { // touches every page, as a memory in use has
+	if _, err := near.fill(ctx, blocks); err != nil { // touches every page, as a memory in use has
 		return Result{}, err
 	}
 	srv, err := peer.Serve(peer.ServerConfig{Dir: far.dir})
@@ -88,8 +90,8 @@ func Measure(ctx context.Context) (Result, error) {
 			continue // connections are made and windows grow
 		}
 		ratios = append(ratios, slow.Seconds()/took.Seconds())
-		bares = append(bares, blocks*blockBytes/slow.Seconds())
-		peers = append(peers, blocks*blockBytes/took.Seconds())
+		bares = append(bares, float64(blocks*blockBytes)/slow.Seconds())
+		peers = append(peers, float64(blocks*blockBytes)/took.Seconds())
 	}
 	return Result{Ratio: median(ratios), Bare: median(bares), Peer: median(peers)}, nil
 }
@@ -106,7 +108,7 @@ type host struct {
 	mem *hostmem.Client
 }
 
-func newHost(ctx context.Context) (h host, err error) {
+func newHost(ctx context.Context, blocks int) (h host, err error) {
 	base := ""
 	if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
 		base = "/dev/shm"
@@ -119,7 +121,7 @@ func newHost(ctx context.Context) (h host, err error) {
 			h.close()
 		}
 	}()
-	if h.d, err = hostmem.NewDaemon(hostmem.Config{Dir: h.dir, Bytes: blocks*blockBytes + 8<<20}); err != nil {
+	if h.d, err = hostmem.NewDaemon(hostmem.Config{Dir: h.dir, Bytes: int64(blocks)*blockBytes + 8<<20}); err != nil {
 		return h, err
 	}
 	h.mem, err = hostmem.Attach(ctx, hostmem.Options{Dir: h.dir, Writer: "w", Pool: pool, BlockBytes: blockBytes, Cache: -1})
@@ -137,7 +139,7 @@ func (h host) close() {
 }
 
 // fill seals a chain of blocks that are not empty.
-func (h host) fill(ctx context.Context) (keys []kvtier.Key, err error) {
+func (h host) fill(ctx context.Context, blocks int) (keys []kvtier.Key, err error) {
 	parent := kvtier.Key(sha256.Sum256([]byte(pool)))
 	for i := range blocks {
 		k, err := kvtier.Chain(parent, i, []int32{int32(i)}, nil)

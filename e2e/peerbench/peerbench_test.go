@@ -5,7 +5,7 @@ import "testing"
 // BenchmarkPeer reports the figures of Measure. The bar of the ratio is 0.8.
 func BenchmarkPeer(b *testing.B) {
 	for b.Loop() {
-		r, err := Measure(b.Context())
+		r, err := Measure(b.Context(), 1)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -21,7 +21,7 @@ func TestRatio(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	r, err := Measure(t.Context())
+	r, err := Measure(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

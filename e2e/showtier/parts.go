@@ -21,7 +21,7 @@ import (
 // still quiet.
 func parts() []show.Part {
 	return []show.Part{
-		show.New("bench", append(tierbench.Names(), "peer.vs_tcp"), benchPart),
+		show.New("bench", append(tierbench.Names(), "peer.vs_tcp", "peer.vs_tcp.10x"), benchPart),
 		show.New("live", liveNames(), livePart),
 		show.New("chaos", []string{
 			"chaos.bytes_differing", "chaos.blocks_lost_after_restart", "chaos.leaked_bytes", "tenant.shared_blocks", "bitflip.missed",
@@ -39,9 +39,17 @@ func benchPart(ctx context.Context, out *show.Printer) error {
 	if err != nil {
 		return err
 	}
-	ratio, err := peerbench.Ratio(ctx)
-	out.Figure("peer.vs_tcp", ratio, "of a bare TCP copy on loopback")
-	return err
+	for _, f := range [...]struct {
+		factor int
+		name   string
+	}{{1, "peer.vs_tcp"}, {10, "peer.vs_tcp.10x"}} {
+		ratio, err := peerbench.Ratio(ctx, f.factor)
+		if err != nil {
+			return err
+		}
+		out.Figure(f.name, ratio, "of a bare TCP copy on loopback")
+	}
+	return nil
 }
 
 func liveNames() (out []string) {
@@ -82,10 +90,12 @@ func wekaNames() (out []string) {
 		for _, p := range wekaPolicies {
 			out = append(out, fmt.Sprintf("evict.weka.%dM.%s", m, p))
 		}
-		out = append(out, fmt.Sprintf("evict.weka.%dM.gap_closed", m))
+		out = append(out, fmt.Sprintf("evict.weka.%dM.gap_closed", m), fmt.Sprintf("evict.weka.%dM.gap_closed_inferred", m))
 	}
 	return out
 }
+
+const gapUnit = "share of the gap between LRU and Belady"
 
 // wekaPart replays recorded sessions that were not used for tuning, and draws the
 // sweep over capacities of the first load.
@@ -98,8 +108,14 @@ func wekaPart(ctx context.Context, out *show.Printer) error {
 		out.Line(r)
 		m := r.Capacity / 1_000_000
 		out.Figure(fmt.Sprintf("evict.weka.%dM.%s", m, r.Policy), r.HitRate, "share of prompt tokens found")
-		if r.Policy == replay.Weir && r.GapClosed != nil {
-			out.Figure(fmt.Sprintf("evict.weka.%dM.gap_closed", m), *r.GapClosed, "share of the gap between LRU and Belady")
+		if r.GapClosed == nil {
+			continue
+		}
+		switch r.Policy {
+		case replay.Weir:
+			out.Figure(fmt.Sprintf("evict.weka.%dM.gap_closed", m), *r.GapClosed, gapUnit)
+		case tracecmd.Inferred:
+			out.Figure(fmt.Sprintf("evict.weka.%dM.gap_closed_inferred", m), *r.GapClosed, gapUnit)
 		}
 	}
 	return wekaSweep(ctx, out)
