@@ -183,17 +183,27 @@ func moodOf(log float64) uint8 {
 func seconds(from, to int64) float64    { return float64(to-from) / 1e9 }
 func logSeconds(from, to int64) float64 { return math.Log(max(seconds(from, to), shortest)) }
 
+// firstTurn tells a branch's first turn, and the wait for the user after it, apart
+// from later ones: many first turns are single questions that nobody goes on from.
+const firstTurn = "first"
+
 // toolOf names what w waits for.
 func toolOf(w *Wait) toolKey {
 	t := toolKey{tenant: w.Tenant, tool: w.Tool, kind: kindTool}
 	switch {
 	case w.Running:
 		t.kind, t.tool = kindRun, ""
+		if w.Turns <= 1 {
+			t.tool = firstTurn
+		}
 	case w.Hint > w.Began:
 		t.kind, t.tool = kindHinted, ""
 		t.hint = int8(moodOf(logSeconds(w.Began, w.Hint)))
 	case w.User:
 		t.kind = kindUser
+		if w.Turns <= 1 {
+			t.tool = firstTurn
+		}
 	}
 	return t
 }

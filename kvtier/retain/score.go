@@ -15,12 +15,8 @@ const (
 	ClassWaiting = kvtier.ClassWaiting
 )
 
-// stuck is the share of waits of a kind that last longer than one which is given
-// up: past their 99th percentile branches are idle.
-const stuck = 0.01
-
-// Score ranks the waiting or running branch w: idle when it lasts longer than
-// nearly all like it did, else waiting with a score; of two waiting branches the
+// Score ranks the waiting or running branch w: idle when nothing like it ever lasted as
+// long, else waiting with a score, which falls as the wait outlasts what was expected; of two waiting branches the
 // one with the higher score is kept. The score is the number of hits per second
 // that a block of the branch is worth (see outlook). Scores change with time: ask
 // again every second.
@@ -34,8 +30,8 @@ func (e *Estimator) Score(now int64, w *Wait) (Class, float64) {
 	if r := e.taken(now, w); r > o.rate {
 		return ClassWaiting, r
 	}
-	if o.later < stuck {
-		return ClassIdle, o.rate
+	if o.rate == 0 {
+		return ClassIdle, 0
 	}
 	return ClassWaiting, o.rate
 }
@@ -53,7 +49,9 @@ func (e *Estimator) taken(now int64, w *Wait) float64 {
 // overdue is how many times what was expected a wait lasts until it counts as one
 // that never ends, as long as it does not: nobody says of branches that are given up
 // that they are, and waits that are still open would otherwise not be seen at all.
-const overdue = 4
+// With 4 branches that are inferred and never come back stay in memory for so long
+// that plain LRU does better on generated churn; with 1 the recorded sessions lose.
+const overdue = 2
 
 // lapse counts w as never ending when it is overdue, once.
 func (e *Estimator) lapse(now int64, w *Wait) {
