@@ -84,11 +84,16 @@ func TestExplainBlock(t *testing.T) {
 	if b := at("n1"); b.Medium != "" {
 		t.Errorf("on n1, where nothing ran, the block is %+v", b)
 	}
-	out, _, code := weir(t, s, "explain", "block", key)
+	out, errOut, code := weir(t, s, "explain", "block", key)
 	for _, want := range []string{"node n0", "node n1", key + ": in host memory", key + ": not here", "branch main of session where"} {
 		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("exit code %d, %q is not said:\n%s", code, want, out)
+			t.Errorf("exit code %d, %s, %q is not said:\n%s", code, errOut, want, out)
 		}
+	}
+
+	out, errOut, code = weir(t, s, "doctor", "--engine", "null", "--dir", t.TempDir())
+	if code != 0 || !strings.Contains(out, "tier n0") || !strings.Contains(out, "tier n1") {
+		t.Errorf("doctor: exit code %d, %s, and nothing of both nodes:\n%s", code, errOut, out)
 	}
 
 	// It moves with the session.

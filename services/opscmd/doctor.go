@@ -31,7 +31,7 @@ func Doctor() *cobra.Command {
 	natsURL := ""
 	c := &cobra.Command{
 		Use: "doctor", Short: "Check this machine, the engine and the model", Args: cobra.NoArgs,
-		Long: "Checks memory, libraries, model and NATS, and measures whether a row's result depends on the rows beside it.\nThe exit code is 1 when something is bad.",
+		Long: "Checks memory, libraries and model, with --nats also NATS and the tier nodes of the cell, and measures whether a row's result depends on the rows beside it.\nThe exit code is 1 when something is bad.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return doctor(cmd, o, natsURL) },
 	}
 	o.Flags(c.Flags())
@@ -45,7 +45,7 @@ func doctor(cmd *cobra.Command, o serve.Options, natsURL string) error {
 	}
 	cs := append(machine(o), engineChecks(o)...)
 	if natsURL != "" {
-		cs = append(cs, bus1(cmd.Context(), o, natsURL))
+		cs = append(cs, bus1(cmd.Context(), o, natsURL)...)
 	}
 	bad := 0
 	for _, c := range cs {
@@ -142,21 +142,22 @@ func engineChecks(o serve.Options) []check {
 	return cs
 }
 
-func bus1(ctx context.Context, o serve.Options, url string) check {
+func bus1(ctx context.Context, o serve.Options, url string) []check {
 	b := bus{url: url}
 	nc, js, err := b.connect()
 	if err != nil {
-		return check{"nats", "bad", err.Error()}
+		return []check{{"nats", "bad", err.Error()}}
 	}
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := jsrun.Provision(ctx, js, o.Topology()); err != nil {
-		return check{"nats", "bad", err.Error()}
+		return []check{{"nats", "bad", err.Error()}}
 	}
 	rtt, err := nc.RTT()
 	if err != nil {
-		return check{"nats", "bad", err.Error()}
+		return []check{{"nats", "bad", err.Error()}}
 	}
-	return check{"nats", "ok", fmt.Sprintf("%s, version %s, round trip %s, streams are as they must be", url, nc.ConnectedServerVersion(), rtt.Round(time.Microsecond))}
+	ok := check{"nats", "ok", fmt.Sprintf("%s, version %s, round trip %s, streams are as they must be", url, nc.ConnectedServerVersion(), rtt.Round(time.Microsecond))}
+	return append([]check{ok}, tierNodes(ctx, nc, o.Cell)...)
 }
