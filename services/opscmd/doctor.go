@@ -31,7 +31,7 @@ func Doctor() *cobra.Command {
 	natsURL := ""
 	c := &cobra.Command{
 		Use: "doctor", Short: "Check this machine, the engine and the model", Args: cobra.NoArgs,
-		Long: "Checks memory, libraries and model, with --nats also NATS and the tier nodes of the cell, and measures whether a row's result depends on the rows beside it.\nThe exit code is 1 when something is bad.",
+		Long: "Checks memory, libraries and model, with --nats also NATS and the tier nodes of the cell,\nand measures whether a row's result depends on the rows beside it.\nThe exit code is 1 when something is bad.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return doctor(cmd, o, natsURL) },
 	}
 	o.Flags(c.Flags())
