@@ -50,6 +50,9 @@ func churnCommand() *cobra.Command {
 				e.SetIndent("", "  ")
 				return e.Encode(p)
 			}
+			if p.MaxCalls < 1 {
+				return fmt.Errorf("%w: --calls is %d, it must be positive", serve.ErrUsage, p.MaxCalls)
+			}
 			s, err := churn.Generate(p, seed)
 			if err != nil {
 				return fmt.Errorf("%w: %w", serve.ErrUsage, err)

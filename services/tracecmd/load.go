@@ -38,11 +38,11 @@ func (l *loadFlags) flags(f *pflag.FlagSet) {
 // check refuses what would silently mean the default.
 func (l *loadFlags) check() error {
 	for _, f := range [...]struct {
-		name string
-		v    int
-	}{{"live", l.plan.Live}, {"calls", l.plan.Calls}, {"max-context", l.plan.MaxContext}} {
-		if f.v < 1 {
-			return fmt.Errorf("%w: --%s is %d, it must be positive", serve.ErrUsage, f.name, f.v)
+		name    string
+		v, most int
+	}{{"live", l.plan.Live, 4096}, {"calls", l.plan.Calls, 1 << 20}, {"max-context", l.plan.MaxContext, 1 << 24}} {
+		if f.v < 1 || f.v > f.most { // a load is held in memory
+			return fmt.Errorf("%w: --%s is %d, allowed are 1 to %d", serve.ErrUsage, f.name, f.v, f.most)
 		}
 	}
 	if len(l.seeds) == 0 {
