@@ -138,6 +138,17 @@ func (d *Daemon) eraseDisk(ends []kvtier.Key) (erase func() (int, error), err er
 	d.spill.epoch.Add(1)
 	began := time.Now().UnixNano()
 	chains, err := d.trails(ends)
+	if err == nil {
+		// The disk may hold what follows an end without what is between: memory knows that.
+		var below []doomed
+		err = d.call(func() { below = d.below(ends) })
+		follow, all := make([][]kvtier.Key, 0, len(below)+len(chains)), slices.Clone(ends)
+		for _, b := range slices.Backward(below) {
+			follow = append(follow, []kvtier.Key{b.key})
+			all = append(all, b.key)
+		}
+		chains, ends = append(follow, chains...), all
+	}
 	return func() (n int, err error) {
 		// Memory has none of it any more: what was copied meanwhile is not written, and
 		// what was written is found.

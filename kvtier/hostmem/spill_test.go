@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/kvtier"
+	"github.com/weir-dev/weir/kvtier/disk"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -257,6 +258,33 @@ func TestEraseForkOnDisk(t *testing.T) {
 		}
 		checkTier(t, d)
 	}
+}
+
+// TestEraseBehindGapOnDisk: the disk holds the last blocks of a context alone, and only the
+// first one of it is named, with one that is nowhere.
+func TestEraseBehindGapOnDisk(t *testing.T) {
+	dir, spill := shortDir(t), t.TempDir()
+	d := spillDaemon(t, dir, spill, 1<<20, 16<<20)
+	c := attach(t, dir, "w")
+	a := testChain("gap", 12)
+	mustPut(t, c, a...)
+	until(t, "known", func() bool { return stats(t, d).Sealed == 12 })
+	for _, b := range a[9:11] {
+		data := make([]byte, testBlock)
+		pattern(data, b.Key)
+		if _, err := d.spill.store.Put(disk.Item{Pool: testPool, Block: b, Data: data, CRC: checksum(data), Use: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Erase([]kvtier.Key{a[3].Key, {0xee}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range a {
+		if d.spill.store.Has(testPool, testBlock, b.Key) || c.Match([]kvtier.Key{b.Key}) == 1 {
+			t.Errorf("block %d is left", b.Index)
+		}
+	}
+	checkTier(t, d)
 }
 
 // branchOf is a chain of n blocks more that leaves another one behind its first at blocks.
