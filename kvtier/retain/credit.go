@@ -41,6 +41,10 @@ const (
 	// settle is how long after a doubt began resumes say nothing about what is inferred:
 	// what was evicted before still comes back. 60 s, the 90th percentile of tool waits.
 	settle = 60e9
+	// lying is the share of what was said of waits that is not so above which a tenant is
+	// not believed: over the last 20, beside truthPrior that were so. Three lies at the
+	// start are enough. Of inverted words one in ten is below it, one in two above.
+	lying, lieForget, truthPrior = 0.2, 0.95, 8
 	// sizeForget makes the typical difference a mean over 100 resumes.
 	sizeForget = 0.99
 )
@@ -55,6 +59,7 @@ type account struct {
 	from   int64   // resumes count from then on
 	until  int64   // in doubt until then
 	doubt  int64   // how long the next doubt lasts
+	lies   mean    // of what was said: 1 where it was not so
 }
 
 // resumed counts one resume and reports whether it raised the alarm.
@@ -73,7 +78,7 @@ func (a *account) resumed(now int64, have, want, lru, alarm float64) bool {
 	}
 	a.doubt = min(max(a.doubt, firstDoubt), lastDoubt)
 	a.until = now + a.doubt
-	*a = account{until: a.until, doubt: 2 * a.doubt}
+	*a = account{until: a.until, doubt: 2 * a.doubt, lies: a.lies}
 	return true
 }
 
@@ -118,11 +123,21 @@ func (c *Credit) Resumed(now int64, tenant string, have, want, lru int) {
 	}
 }
 
+// Said says whether what an agent of tenant said of a wait turned out not to be so. That
+// is counted, and doubted, as long as it goes on: trust returns with true words only.
+func (c *Credit) Said(tenant string, wrong bool) {
+	x := 0.0
+	if wrong {
+		x = 1
+	}
+	c.tenants.use(tenant).lies.add(x, lieForget)
+}
+
 // Level is how far tenant is believed now.
 func (c *Credit) Level(now int64, tenant string) Level {
 	a := c.tenants.find(tenant)
 	switch {
-	case a == nil || now >= a.until:
+	case a == nil || now >= a.until && a.lies.toward(0, truthPrior) <= lying:
 		return LevelHints
 	case now >= c.node.until:
 		return LevelInfer

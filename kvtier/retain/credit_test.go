@@ -213,3 +213,30 @@ func TestCreditBounds(t *testing.T) {
 		t.Errorf("%d tenants", n)
 	}
 }
+
+// TestCreditLies: a tenant that says what turns out not to be so is inferred, for as long
+// as that goes on; one that is wrong now and then is not.
+func TestCreditLies(t *testing.T) {
+	c := NewCredit(0)
+	for i := range 100 {
+		c.Said("now and then", i%10 == 0)
+		if l := c.Level(0, "now and then"); l != LevelHints {
+			t.Fatalf("%v after %d words", l, i+1)
+		}
+	}
+	for range 3 {
+		c.Said("liar", true)
+	}
+	if l := c.Level(3600e9, "liar"); l != LevelInfer {
+		t.Errorf("a liar is at %v an hour later", l)
+	}
+	if l := c.Level(0, "honest"); l != LevelHints {
+		t.Errorf("another tenant is at %v", l)
+	}
+	for range 20 {
+		c.Said("liar", false)
+	}
+	if l := c.Level(0, "liar"); l != LevelHints {
+		t.Errorf("%v after 20 true words", l)
+	}
+}

@@ -112,13 +112,16 @@ type branch struct {
 	used   int64 // began its last turn or ended it
 	wait   Wait
 	tail   kvtier.Key
-	blocks int  // of its context
-	lost   loss // what became of an earlier context
-	keep   int  // leading blocks that are needed again; 0 for all
-	pool   int  // where its blocks are, none when that is not known
-	held   bool // the tables know it
-	ghost  bool // a context that was replaced and that plain LRU would not know of
-	own    int  // blocks of its own when it was last used
+	blocks int                 // of its context
+	lost   loss                // what became of an earlier context
+	said   schemas.BranchState // what its agent said of this wait last
+	shown  schemas.BranchState // what its answer showed
+	answer int64               // when that was
+	keep   int                 // leading blocks that are needed again; 0 for all
+	pool   int                 // where its blocks are, none when that is not known
+	held   bool                // the tables know it
+	ghost  bool                // a context that was replaced and that plain LRU would not know of
+	own    int                 // blocks of its own when it was last used
 	class  kvtier.Class
 	score  float64 // of the estimator: the higher, the longer it is kept
 	over   bool    // its tenant's share is taken by better ones: it is idle
@@ -192,6 +195,7 @@ func (k *Keeper) Branch(now int64, c *schemas.BranchChange) {
 	}
 	b := k.branch(c)
 	again := b.at == c.AtNS && b.state == c.State && b.why == c.Why
+	k.hear(now, b, c)
 	level := k.credit.Level(now, b.tenant.name)
 	if level < LevelHints && !c.Inferred && c.State != schemas.BranchRunning && b.state != "" {
 		// It is not believed. What it waits for, and whether it comes back, is what it
