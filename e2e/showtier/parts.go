@@ -121,10 +121,14 @@ func wekaPart(ctx context.Context, out *show.Printer) error {
 	return wekaSweep(ctx, out)
 }
 
+// sweepCalls are the calls of the sweep's load, a third of the others': it is for the
+// shape of the curves.
+const sweepCalls = 4000
+
 // wekaSweep measures all policies from 1 to 8 million tokens on one load, and leaves
 // the plot in bin.
 func wekaSweep(ctx context.Context, out *show.Printer) error {
-	rows, err := evict.WekaSweep(ctx, evict.WekaOptions{Seeds: 1})
+	rows, err := evict.WekaSweep(ctx, evict.WekaOptions{Seeds: 1, Calls: sweepCalls})
 	if err != nil {
 		return err
 	}
