@@ -27,25 +27,26 @@ const (
 	Weir Order = "weir"
 )
 
-// Options of a comparison. The zero value is 14 agents with 12 steps.
+// Options of a comparison. The zero value is 8 agents with 10 steps: more than that
+// keeps the engines of a small machine busy with new tokens alone.
 type Options struct {
 	Seed          uint64
 	Agents, Steps int
-	// Room is the KV memory as a multiple of the agents' largest contexts together,
-	// their live set. 1.0: what sub-agents and replaced contexts leave behind
-	// does not fit beside it.
+	// Room is the KV memory as a multiple of the agents' largest contexts together. 0.8
+	// holds what all of them need at one time, as contexts grow and are replaced in
+	// turn; what sub-agents and replaced contexts leave behind does not fit beside it.
 	Room float64
 }
 
 func (o *Options) fill() {
 	if o.Agents == 0 {
-		o.Agents = 14
+		o.Agents = 8
 	}
 	if o.Steps == 0 {
-		o.Steps = 12
+		o.Steps = 10
 	}
 	if o.Room == 0 {
-		o.Room = 1
+		o.Room = 0.8
 	}
 }
 
@@ -61,7 +62,7 @@ type Outcome struct {
 	Recomputed int     `json:"recomputed_tokens"`
 	TTFTP50    float64 `json:"ttft_ms_p50"`
 	TTFTP95    float64 `json:"ttft_ms_p95"`
-	// KVBytes is the memory, LiveBytes what the agents' largest contexts take.
+	// KVBytes is the memory, LiveBytes what the agents' largest contexts take together.
 	KVBytes   int64   `json:"kv_bytes"`
 	LiveBytes int64   `json:"live_bytes"`
 	Seconds   float64 `json:"seconds"`

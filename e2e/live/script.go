@@ -88,11 +88,11 @@ func script(seed uint64, n, steps int) []agent {
 }
 
 // waits draws what an agent waits for: most tools answer at once, one in four is a
-// test run of several seconds, and it says so.
+// test run of some ten seconds, and it says so.
 func waits(r *rand.Rand) (event schemas.EventKind, tool string, wait, expect time.Duration) {
 	if r.IntN(4) == 0 {
-		wait = 6*time.Second + time.Duration(r.Int64N(int64(3*time.Second)))
-		return schemas.EventToolWait, "test", wait, 7 * time.Second
+		wait = 8*time.Second + time.Duration(r.Int64N(int64(6*time.Second)))
+		return schemas.EventToolWait, "test", wait, 11 * time.Second
 	}
 	wait = time.Duration(0.25 * math.Exp(0.8*r.NormFloat64()) * float64(time.Second))
 	return schemas.EventToolWait, "read", min(wait, 3*time.Second), 0

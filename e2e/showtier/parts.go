@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,8 +76,8 @@ func chaosPart(ctx context.Context, out *show.Printer) error {
 	out.Figure("chaos.blocks_lost_after_restart", float64(r.BlocksLost), "blocks")
 	out.Figure("chaos.leaked_bytes", float64(r.BytesLeaked), "bytes")
 	out.Figure("tenant.shared_blocks", float64(r.SharedBlocks), "blocks")
-	out.Figure("bitflip.missed", float64(r.FlipsMissed), "flipped bits")
-	return err
+	out.Figure("bitflip.missed", float64(r.FlipsMissed+r.HeaderWrong), "flipped bits")
+	return errors.Join(err, r.Err())
 }
 
 // millions are the capacities of the figures, in millions of tokens.
