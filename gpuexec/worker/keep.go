@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/hex"
 	"errors"
+	"slices"
 
 	"github.com/weir-dev/weir/gpuexec"
 	"github.com/weir-dev/weir/schemas"
@@ -18,6 +19,7 @@ import (
 type kept struct {
 	keys []Key
 	at   uint64 // Worker.drops when it was left
+	goes int    // place in the tier's order at the last Sweep, from 1; 0 when it was left since
 }
 
 // Orderer is implemented by tiers that know which contexts are needed least.
@@ -122,28 +124,54 @@ func (w *Worker) vacate(place int32) {
 	w.release(w.at[place])
 }
 
-// least is the kept sequence that goes first: by the tier's order, or the one left
-// longest ago. -1 when none is kept.
+// least is the kept sequence that goes first: by the tier's order as it was at the last
+// Sweep, then the one left longest ago. -1 when none is kept. The tier is not asked
+// here: a turn waits.
 func (w *Worker) least() gpuexec.SeqID {
-	var ids []gpuexec.SeqID
-	var tails []Key
-	for id, k := range w.kept {
-		if n := len(k.keys); n > 0 {
-			ids, tails = append(ids, gpuexec.SeqID(id)), append(tails, k.keys[n-1])
-		}
-	}
-	if o, ok := w.cfg.Tier.(Orderer); ok && len(ids) > 1 {
-		if i := o.First(tails); i >= 0 && i < len(ids) {
-			return ids[i]
-		}
-	}
 	least := gpuexec.SeqID(-1)
-	for _, id := range ids {
-		if least < 0 || w.kept[id].at < w.kept[least].at {
-			least = id
+	for id := range w.kept {
+		if len(w.kept[id].keys) > 0 && (least < 0 || w.kept[id].before(&w.kept[least])) {
+			least = gpuexec.SeqID(id)
 		}
 	}
 	return least
+}
+
+// before reports whether k goes before o.
+func (k *kept) before(o *kept) bool {
+	if k.goes != o.goes {
+		return k.goes != 0 && (o.goes == 0 || k.goes < o.goes)
+	}
+	return k.at < o.at
+}
+
+// maxPlaces bounds the questions of one Sweep; more sequences hardly go before the next.
+const maxPlaces = 16
+
+// order asks the tier in which order the kept sequences go.
+func (w *Worker) order() {
+	o, ok := w.cfg.Tier.(Orderer)
+	if !ok {
+		return
+	}
+	var ids []int
+	var tails []Key
+	for id := range w.kept {
+		w.kept[id].goes = 0
+		if n := len(w.kept[id].keys); n > 0 {
+			ids, tails = append(ids, id), append(tails, w.kept[id].keys[n-1])
+		}
+	}
+	for place := 1; len(ids) > 0 && place <= maxPlaces; place++ {
+		i := 0
+		if len(ids) > 1 {
+			if i = o.First(tails); i < 0 || i >= len(ids) {
+				return // not known: those that are left go by age
+			}
+		}
+		w.kept[ids[i]].goes = place
+		ids, tails = slices.Delete(ids, i, i+1), slices.Delete(tails, i, i+1)
+	}
 }
 
 // roomFor calls f again, without what is kept, as long as the engine has no room.
@@ -175,9 +203,11 @@ const (
 	ruleNever     = ""
 )
 
-// Sweep forgets kept sequences of which the tier says that they were erased, or cannot
-// say that they were not. Call it from time to time when there is nothing else to do.
+// Sweep asks the tier for the order of what is kept, and forgets kept sequences of
+// which the tier says that they were erased, or cannot say that they were not. Call it
+// from time to time when there is nothing else to do.
 func (w *Worker) Sweep() {
+	w.order()
 	m, ok := w.cfg.Tier.(Rememberer)
 	if !ok {
 		return

@@ -156,6 +156,7 @@ func TestKeptYields(t *testing.T) {
 	d = r.do(&schemas.Op{Drop: &schemas.DropOp{Seq: 0}})
 	left := kept(d.Device)
 	copy(tier.first[:], unhex(t, left[0]))
+	r.w.Sweep()
 	r.run(salted("d"))
 	if got := kept(r.finish(0)); slices.Contains(got, left[0]) || !slices.Contains(got, left[1]) {
 		t.Errorf("%v are kept, the order named %s", got, left[0])
