@@ -133,13 +133,18 @@ func Next(token, pos int32) int32 {
 	return int32('a' + n)
 }
 
-// Logits are 0 but for the next token, which has 1; nil for a row that the last
-// step did not hold or whose logits were not wanted.
+// Logits are 0 for the bytes, 1 for the next token and -100 for the control
+// tokens, so that sampling ends no answer by chance while a grammar that allows
+// nothing but the end still finds it; nil for a row that the last step did not
+// hold or whose logits were not wanted.
 func (e *Engine) Logits(i int) []float32 {
 	if i < 0 || i >= len(e.rows) || !e.rows[i].Logits {
 		return nil
 	}
 	clear(e.logits[:])
+	for control := tokenBOS; control < vocabSize; control++ {
+		e.logits[control] = -100
+	}
 	next := Next(e.rows[i].Token, e.rows[i].Pos)
 	if e.sight != nil {
 		next = e.sight.next(e.rows[i])

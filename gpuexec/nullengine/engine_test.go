@@ -2,6 +2,7 @@ package nullengine_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -173,4 +174,29 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/row")
+}
+
+// TestNoAnswerEndsByChance: a sampler at temperature 1 finds control tokens at
+// odds of less than one in 10^40, and the greedy choice is the expected byte.
+func TestNoAnswerEndsByChance(t *testing.T) {
+	e := engine(t, nullengine.Options{})
+	prompt(t, e, 1, 64)
+	if err := e.Step(gpuexec.PhaseDecode, []gpuexec.Row{{Seq: 1, Token: 'x', Pos: 64, Logits: true}}); err != nil {
+		t.Fatal(err)
+	}
+	logits := e.Logits(0)
+	var bytes, control float64
+	for token, l := range logits {
+		if token < 256 {
+			bytes += math.Exp(float64(l))
+		} else {
+			control += math.Exp(float64(l))
+		}
+	}
+	if odds := control / (bytes + control); odds > 1e-40 || control == 0 {
+		t.Errorf("control tokens are drawn with probability %g; a grammar must still find them", odds)
+	}
+	if next := nullengine.Next('x', 64); logits[next] != 1 {
+		t.Errorf("logit of the next token %d is %g, want 1", next, logits[next])
+	}
 }
