@@ -59,6 +59,8 @@ const (
 	KindKV
 	KindBranch
 	KindPlan
+	KindMode
+	KindLoad
 	KindDead
 	KindLease
 	KindCancel
@@ -138,6 +140,8 @@ type Msg struct {
 	KV         *KVNotice
 	Branch     *BranchChange
 	Plan       *Plan
+	Mode       *PlannerMode
+	Load       *Load
 	Dead       *Dead
 	Lease      *Lease
 	Cancel     *Cancel
@@ -187,6 +191,10 @@ func (m *Msg) Body() Message {
 		return m.Branch
 	case KindPlan:
 		return m.Plan
+	case KindMode:
+		return m.Mode
+	case KindLoad:
+		return m.Load
 	case KindDead:
 		return m.Dead
 	case KindLease:
@@ -242,6 +250,10 @@ func DecodeMsg(subject string, body []byte) (Msg, error) {
 		m.Kind, m.Report = KindReport, new(Report)
 	case RootPlan:
 		m.Kind, m.Plan = KindPlan, new(Plan)
+	case RootMode:
+		m.Kind, m.Mode = KindMode, new(PlannerMode)
+	case RootLoad:
+		m.Kind, m.Load = KindLoad, new(Load)
 	case RootOut:
 		m.Kind, m.Frame = KindFrame, new(Frame)
 	case RootCkpt:

@@ -2,6 +2,7 @@ package schemas_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -67,7 +68,7 @@ func TestEncodeRefuses(t *testing.T) {
 		"no version":   {&schemas.Cancel{Job: "j"}, schemas.ErrVersion},
 		"bad id":       {&schemas.Cancel{Header: schemas.H(), Job: "j k"}, schemas.ErrID},
 		"out of range": {&schemas.Frame{Header: schemas.H()}, schemas.ErrMessage},
-		"invalid raw":  {&schemas.Plan{Header: schemas.H(), ID: "p", Inputs: []byte("{")}, schemas.ErrMessage},
+		"invalid raw":  {&schemas.RenderRequest{Header: schemas.H(), Messages: []json.RawMessage{[]byte("{")}}, schemas.ErrMessage},
 		"too large":    {&large, schemas.ErrTooLarge},
 	}
 	for name, tt := range tests {

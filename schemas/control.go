@@ -2,19 +2,6 @@ package schemas
 
 import "encoding/json"
 
-// Plan is one decision of the planner with its inputs, on plan.<cell>.
-type Plan struct {
-	Header
-	ID     string          `json:"id"`
-	AtNS   int64           `json:"at_ns"`
-	Inputs json.RawMessage `json:"inputs,omitempty"`
-	Choice json.RawMessage `json:"choice,omitempty"`
-	Reason string          `json:"reason"`
-}
-
-// Check reports the first bad field.
-func (p *Plan) Check() error { return CheckID("id", p.ID) }
-
 // Dead is a message that could not be processed, on dead.<stage>.<tenant>.
 type Dead struct {
 	Header

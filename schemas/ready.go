@@ -109,6 +109,7 @@ type Ready struct {
 	// ReadyNS is when the turn was rendered, Unix time.
 	ReadyNS int64 `json:"ready_ns,omitempty"`
 
+	Priority   int   `json:"priority,omitempty"` // see TurnMeta
 	AdmittedNS int64 `json:"admitted_ns"`
 	DeadlineNS int64 `json:"deadline_ns"`
 	// Cancel: the caller has gone. Published on the same subject again.

@@ -39,6 +39,8 @@ func messages() []message {
 		{"job", func() schemas.Message { return new(schemas.Job) }, schemas.JobSubject(schemas.StageDecode, "c0", "e2", "0123456789abcdef0123"), schemas.KindJob},
 		{"kv_notice", func() schemas.Message { return new(schemas.KVNotice) }, schemas.KVSubject("c0", "n0"), schemas.KindKV},
 		{"lease", func() schemas.Message { return new(schemas.Lease) }, schemas.LeaseSubject("c0", "router"), schemas.KindLease},
+		{"load", func() schemas.Message { return new(schemas.Load) }, schemas.LoadSubject("c0"), schemas.KindLoad},
+		{"planner_mode", func() schemas.Message { return new(schemas.PlannerMode) }, schemas.ModeSubject("c0"), schemas.KindMode},
 		{"plan", func() schemas.Message { return new(schemas.Plan) }, "plan.c0", schemas.KindPlan},
 		{"ready", func() schemas.Message { return new(schemas.Ready) }, schemas.ReadySubject("c0", "default", "s-1", "t-0007"), schemas.KindReady},
 		{"render_reply", func() schemas.Message { return new(schemas.RenderReply) }, "", schemas.KindNone},

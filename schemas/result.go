@@ -86,6 +86,8 @@ type Failure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Param   string `json:"param,omitempty"` // the field that is wrong
+	// RetryNS, with CodeBusy, is when room is expected, in nanoseconds from now.
+	RetryNS int64 `json:"retry_ns,omitempty"`
 }
 
 // Usage counts tokens of a turn.

@@ -49,6 +49,17 @@ func ClassOf(uncached int) SizeClass {
 	return SizeL
 }
 
+// Max is the most uncached prompt tokens of the class; that of the empty class is S's.
+func (c SizeClass) Max() int {
+	switch c {
+	case SizeM:
+		return SizeMMax
+	case SizeL:
+		return MaxTokens
+	}
+	return SizeSMax
+}
+
 // Assignment is a ROLE message on role.<cell>.<executor>. Its stream sequence
 // is the epoch; planner and people write it alike, with an expected last
 // sequence.
@@ -56,9 +67,15 @@ type Assignment struct {
 	Header
 	Role    Role        `json:"role"`
 	Classes []SizeClass `json:"classes,omitempty"` // empty means all
-	Plan    string      `json:"plan,omitempty"`
-	Reason  string      `json:"reason,omitempty"`
-	By      string      `json:"by,omitempty"`
+	// Absorb is the largest class of missing prompt tokens that an executor with role
+	// decode computes itself, so that a burst that is shorter than the planner's loop
+	// needs no role change. Empty means S.
+	Absorb SizeClass `json:"absorb,omitempty"`
+	// Pinned: people hold the executor in this role; a planner leaves it alone.
+	Pinned bool   `json:"pinned,omitempty"`
+	Plan   string `json:"plan,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
 }
 
 // Check reports the first bad field.
@@ -67,6 +84,11 @@ func (a *Assignment) Check() error {
 	case RolePrefill, RoleDecode, RoleMixed, RoleStandby:
 	default:
 		return bad("role is %q, allowed are prefill, decode, mixed, standby", a.Role)
+	}
+	switch a.Absorb {
+	case "", SizeS, SizeM, SizeL:
+	default:
+		return bad("absorb is %q, allowed are S, M, L", a.Absorb)
 	}
 	for _, c := range a.Classes {
 		if c != SizeS && c != SizeM && c != SizeL {
@@ -125,11 +147,19 @@ type Heartbeat struct {
 	Role Role   `json:"role"`
 	// Classes that its assignment allows; empty means all.
 	Classes []SizeClass `json:"classes,omitempty"`
-	Epoch   uint64      `json:"epoch"` // sequence of the assignment in force
+	Absorb  SizeClass   `json:"absorb,omitempty"` // that it may compute itself when it decodes
+	Epoch   uint64      `json:"epoch"`            // sequence of the assignment in force
+	// Size is how many accelerators it has; 0 means 1.
+	Size int `json:"size,omitempty"`
 	// Slots: sequences that the engine can hold; Context: tokens per sequence.
-	Slots   int    `json:"slots"`
-	Context int    `json:"context"`
-	Held    []Held `json:"held,omitempty"`
+	Slots   int `json:"slots"`
+	Context int `json:"context"`
+	// KVTokens is how many tokens of KV its engine can hold for all sequences
+	// together, TierBlocks how many blocks its node's memory can hold for its format;
+	// 0 while unknown.
+	KVTokens   int    `json:"kv_tokens,omitempty"`
+	TierBlocks int    `json:"tier_blocks,omitempty"`
+	Held       []Held `json:"held,omitempty"`
 	// Kept are sequences that stay in the engine although no turn uses them, each as
 	// the blocks 0..N-1 of a chain: the device medium. At most Slots.
 	Kept []Extent `json:"kept,omitempty"`
@@ -169,19 +199,27 @@ type GPU struct {
 // Report is what an executor measured, on report.<cell>.<executor>, every 2 s.
 type Report struct {
 	Header
-	Executor      string   `json:"executor"`
-	Role          Role     `json:"role"`
-	Epoch         uint64   `json:"epoch"`
-	AtNS          int64    `json:"at_ns"`
-	PrefillTokens uint64   `json:"prefill_tokens"` // computed since the start
-	DecodeTokens  uint64   `json:"decode_tokens"`
-	CachedTokens  uint64   `json:"cached_tokens"`
-	BusyNS        int64    `json:"busy_ns"` // engine time since the start
-	Queued        int      `json:"queued"`
-	Running       int      `json:"running"`
-	SlotsFree     int      `json:"slots_free"`
-	DeviceBlocks  int      `json:"device_blocks"`
-	Devices       []string `json:"devices,omitempty"`
+	Executor      string `json:"executor"`
+	Role          Role   `json:"role"`
+	Epoch         uint64 `json:"epoch"`
+	AtNS          int64  `json:"at_ns"`
+	PrefillTokens uint64 `json:"prefill_tokens"` // computed since the start
+	DecodeTokens  uint64 `json:"decode_tokens"`
+	CachedTokens  uint64 `json:"cached_tokens"`
+	BusyNS        int64  `json:"busy_ns"` // engine time since the start
+	// The parts of BusyNS spent on prefill and decode, decode steps, and the sum of
+	// their rows: DecodeRows/DecodeSteps is the mean batch.
+	PrefillNS   int64  `json:"prefill_ns,omitempty"`
+	DecodeNS    int64  `json:"decode_ns,omitempty"`
+	DecodeSteps uint64 `json:"decode_steps,omitempty"`
+	DecodeRows  uint64 `json:"decode_rows,omitempty"`
+	// KVUsed is how many tokens of KV the running sequences hold now.
+	KVUsed       int      `json:"kv_used,omitempty"`
+	Queued       int      `json:"queued"`
+	Running      int      `json:"running"`
+	SlotsFree    int      `json:"slots_free"`
+	DeviceBlocks int      `json:"device_blocks"`
+	Devices      []string `json:"devices,omitempty"`
 	// GPUs are what the driver says of the devices; empty without a driver.
 	GPUs []GPU `json:"gpus,omitempty"`
 	// Unfit says why no work should be given to this executor, by the health of its
@@ -191,6 +229,28 @@ type Report struct {
 	Problem string `json:"problem,omitempty"`
 	// FlipNS is the duration of the last role change in nanoseconds.
 	FlipNS int64 `json:"flip_ns,omitempty"`
+	// Flips counts role changes that came into force or were rolled back; Flip is the last one.
+	Flips uint64 `json:"flips,omitempty"`
+	Flip  *Flip  `json:"flip,omitempty"`
+}
+
+// Flip is one role change. Its stages follow each other, in nanoseconds: jobs that had
+// not begun are returned; running ones stop at a boundary, are sealed and handed over;
+// the engine is verified.
+type Flip struct {
+	Epoch    uint64 `json:"epoch"` // of the assignment
+	From     Role   `json:"from"`
+	To       Role   `json:"to"`
+	Plan     string `json:"plan,omitempty"`
+	AtNS     int64  `json:"at_ns"` // when the assignment arrived, Unix time
+	ReturnNS int64  `json:"return_ns"`
+	HandNS   int64  `json:"hand_ns"`
+	VerifyNS int64  `json:"verify_ns"`
+	Returned int    `json:"returned"`       // jobs that had not begun
+	Handed   int    `json:"handed"`         // jobs that were handed over
+	Kept     int    `json:"kept"`           // jobs that went on under the new role
+	Finished int    `json:"finished"`       // decodes that ended sooner than a hand-over
+	Back     string `json:"back,omitempty"` // why the old role came back; empty when the new one is in force
 }
 
 // Check reports the first bad field.

@@ -21,6 +21,8 @@ const (
 	RootRole    Root = "role"    // role.<cell>.<executor>
 	RootReport  Root = "report"  // report.<cell>.<executor>
 	RootPlan    Root = "plan"    // plan.<cell>
+	RootMode    Root = "mode"    // mode.<cell>
+	RootLoad    Root = "load"    // load.<cell>
 	RootOut     Root = "out"     // out.<tenant>.<session>.<turn>
 	RootCkpt    Root = "ckpt"    // ckpt.<tenant>.<session>.<turn>
 	RootResult  Root = "result"  // result.<tenant>.<session>.<turn>
@@ -46,6 +48,8 @@ var layouts = map[Root][]string{
 	RootRole:    {"cell", "executor"},
 	RootReport:  {"cell", "executor"},
 	RootPlan:    {"cell"},
+	RootMode:    {"cell"},
+	RootLoad:    {"cell"},
 	RootOut:     {"tenant", "session", "turn"},
 	RootCkpt:    {"tenant", "session", "turn"},
 	RootResult:  {"tenant", "session", "turn"},
@@ -62,7 +66,7 @@ var layouts = map[Root][]string{
 // Roots returns all roots in a fixed order.
 func Roots() []Root {
 	return []Root{
-		RootAgent, RootReady, RootPrefill, RootDecode, RootDone, RootKV, RootBranch, RootRole, RootReport, RootPlan,
+		RootAgent, RootReady, RootPrefill, RootDecode, RootDone, RootKV, RootBranch, RootRole, RootReport, RootPlan, RootMode, RootLoad,
 		RootOut, RootCkpt, RootResult, RootSnap, RootDead, RootLease, RootHB, RootCancel, RootSync, RootTokens, RootSession,
 	}
 }
@@ -167,6 +171,15 @@ func RoleSubject(cell, executor string) string { return "role." + cell + "." + e
 
 // ReportSubject holds the last report of one executor.
 func ReportSubject(cell, executor string) string { return "report." + cell + "." + executor }
+
+// PlanSubject carries the decisions of a cell's planner.
+func PlanSubject(cell string) string { return "plan." + cell }
+
+// ModeSubject holds the mode that people set for a cell's planner.
+func ModeSubject(cell string) string { return "mode." + cell }
+
+// LoadSubject holds the last load that a cell's router saw.
+func LoadSubject(cell string) string { return "load." + cell }
 
 // OutSubject carries the frames of a turn.
 func OutSubject(tenant, session, turn string) string {

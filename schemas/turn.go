@@ -64,6 +64,9 @@ type TurnMeta struct {
 	// Hint is what the caller knows of this turn and a Chat Completions body has
 	// no place for; see the constants.
 	Hint TurnHint `json:"hint,omitempty"`
+	// Priority orders turns that wait: a turn of priority p passes those that came up to
+	// p seconds before it. -3600 to 3600, 0 by default.
+	Priority int `json:"priority,omitempty"`
 	// Inferred: the session was chosen by the gateway from the content, so turns
 	// of unrelated agents may share it, and old branches may be forgotten.
 	Inferred bool `json:"inferred,omitempty"`

@@ -149,6 +149,6 @@ func StreamOf(r schemas.Root) string { return streamOf[r] }
 var streamOf = map[schemas.Root]string{
 	schemas.RootAgent: Agent, schemas.RootReady: Ready, schemas.RootPrefill: Prefill, schemas.RootDecode: Decode,
 	schemas.RootDone: Done, schemas.RootKV: KV, schemas.RootBranch: Branch, schemas.RootRole: Role,
-	schemas.RootReport: Report, schemas.RootPlan: Plan, schemas.RootOut: Out, schemas.RootCkpt: Ckpt,
+	schemas.RootReport: Report, schemas.RootPlan: Plan, schemas.RootMode: Role, schemas.RootLoad: Report, schemas.RootOut: Out, schemas.RootCkpt: Ckpt,
 	schemas.RootResult: Result, schemas.RootSnap: Snap, schemas.RootDead: Dead, schemas.RootLease: Lease,
 }

@@ -119,11 +119,11 @@ func controlStreams() []Stream {
 		},
 		{
 			// Assignments. The stream sequence is the epoch, so this one is on disk.
-			Name: Role, Subjects: []string{Pattern(schemas.RootRole)}, Store: File, MaxMsgsPerSubject: 1,
+			Name: Role, Subjects: []string{Pattern(schemas.RootRole), Pattern(schemas.RootMode)}, Store: File, MaxMsgsPerSubject: 1,
 			Discard: DiscardNew, MaxBytes: 16 * mib, Duplicates: time.Minute, AllowDirect: true,
 		},
 		{
-			Name: Report, Subjects: []string{Pattern(schemas.RootReport)}, Store: Memory, MaxMsgsPerSubject: 1,
+			Name: Report, Subjects: []string{Pattern(schemas.RootReport), Pattern(schemas.RootLoad)}, Store: Memory, MaxMsgsPerSubject: 1,
 			Discard: DiscardOld, MaxAge: 10 * time.Minute, MaxBytes: 16 * mib, Duplicates: 30 * time.Second, AllowDirect: true,
 		},
 		{
