@@ -18,7 +18,11 @@ type Service struct {
 	Inputs []streams.Input
 	// Local returns the completion of an operation and how long it takes.
 	Local func(now schemas.Time, op *schemas.Op) (schemas.OpDone, time.Duration)
-	OnIn  func(in *schemas.Msg)
+	// LocalAsync, instead of Local, starts an operation whose end is not known yet,
+	// because another one may interrupt it. It calls done once, at once or later (see
+	// Sim.Timer).
+	LocalAsync func(now schemas.Time, op *schemas.Op, done func(schemas.OpDone))
+	OnIn       func(in *schemas.Msg)
 	OnOut func(in, out *schemas.Msg)
 	OnBad func(subject string, seq uint64, body []byte, err error) []schemas.Msg
 	// SnapshotEvery is 0 for a service without snapshots. A snapshot is read at
@@ -211,12 +215,9 @@ func (v *service) handle(in *input, p *packet, seq uint64, at schemas.Time, agai
 
 func (s *Sim) decode(p *packet) (schemas.Msg, error) {
 	if p.body == nil {
-		m := p.shared
-		return schemas.Msg{
-			Kind: m.Kind, Subject: p.subject, Turn: m.Turn, Event: m.Event, Ready: m.Ready, Job: m.Job, Done: m.Done, Frame: m.Frame,
-			Result: m.Result, Checkpoint: m.Checkpoint, Assignment: m.Assignment, Heartbeat: m.Heartbeat, Report: m.Report,
-			KV: m.KV, Branch: m.Branch, Plan: m.Plan, Dead: m.Dead, Lease: m.Lease, Cancel: m.Cancel,
-		}, nil
+		m := p.shared // less what belongs to the publish alone
+		m.Subject, m.ID, m.ExpectSet, m.ExpectSeq, m.Confirm, m.Core, m.Trace = p.subject, "", false, 0, false, false, schemas.Trace{}
+		return m, nil
 	}
 	m, err := schemas.DecodeMsg(p.subject, p.body)
 	m.Subject = p.subject
@@ -261,7 +262,11 @@ func (v *service) apply(in *schemas.Msg, outs []schemas.Msg) {
 				cur.Ack(ackRef{to, m.Seq})
 			}
 		case m.Kind == schemas.KindOp:
-			if m.Op != nil && v.cfg.Local != nil {
+			switch {
+			case m.Op == nil:
+			case v.cfg.LocalAsync != nil:
+				v.start(m.Op)
+			case v.cfg.Local != nil:
 				v.local(m.Op)
 			}
 		case m.Err != nil:
@@ -307,6 +312,17 @@ func (v *service) packet(m *streams.Encoded) *packet {
 func (v *service) local(op *schemas.Op) {
 	d, after := v.cfg.Local(v.s.now, op)
 	v.post(v.s.now+schemas.Time(max(after, 0)), schemas.Msg{Kind: schemas.KindOpDone, OpDone: &d})
+}
+
+// start begins an operation whose end comes later.
+func (v *service) start(op *schemas.Op) {
+	life, ended := v.life, false
+	v.cfg.LocalAsync(v.s.now, op, func(d schemas.OpDone) {
+		if v.life == life && !ended {
+			ended = true
+			v.post(v.s.now, schemas.Msg{Kind: schemas.KindOpDone, OpDone: &d})
+		}
+	})
 }
 
 // post hands a local message to the actor at that time, if it still lives.

@@ -117,6 +117,18 @@ func (s *Sim) Steps() uint64 { return s.steps }
 // At calls f at that time, before everything else that happens then.
 func (s *Sim) At(t schemas.Time, f func()) { s.at(max(t, s.now), prioOutside, f) }
 
+// Timer calls f at that time, after the bus and before ticks, unless it is stopped before.
+// It is for what stands in for hardware: see Service.LocalAsync.
+func (s *Sim) Timer(t schemas.Time, f func()) (stop func()) {
+	stopped := false
+	s.at(max(t, s.now), prioOp, func() {
+		if !stopped {
+			f()
+		}
+	})
+	return func() { stopped = true }
+}
+
 // RunFor lets time pass. See RunUntil.
 func (s *Sim) RunFor(d time.Duration) error { return s.RunUntil(s.now + schemas.Time(d)) }
 
@@ -153,6 +165,21 @@ func (s *Sim) PublishMsg(m *schemas.Msg) (seq uint64, err error) {
 	}
 	v := s.take(p)
 	return v.seq, v.err()
+}
+
+// PublishCoreMsg sends a message from outside without storing it, as PublishCore does.
+func (s *Sim) PublishCoreMsg(m *schemas.Msg) error {
+	p := &packet{subject: m.Subject, trace: m.Trace}
+	if s.o.ShareBodies {
+		p.shared = *m
+	} else {
+		var err error
+		if p.body, err = schemas.Encode(m.Body()); err != nil {
+			return err
+		}
+	}
+	s.sendCore(s.outside, p)
+	return nil
 }
 
 // PublishCore sends a message from outside without storing it, except where a
