@@ -15,6 +15,8 @@ type Config struct {
 	HeartbeatNS int64
 	// TickNS is how often liveness and deadlines are looked at. 100 ms.
 	TickNS int64
+	// LoadNS is the interval of Load messages, 500 ms.
+	LoadNS int64
 
 	// PauseNS: a step that comes so much later than it was asked for means that
 	// this process stood still, so silence of executors says nothing. 1 s.
@@ -67,6 +69,13 @@ type Config struct {
 	// empty decode executor than on a full one that has them. A full batch is slower,
 	// and whoever holds a prefix that many begin with must not get all of them. 500 ms.
 	SpreadNS int64
+	// Handover: a prefill executor gives blocks to any decode executor directly, engine
+	// to engine, and Job.PrefillOn names it. So prefill and decode may be apart although
+	// each executor's node has a memory of its own. Without it blocks go through the
+	// memory of nodes.
+	Handover bool
+	// Choose places turns in the manner of another system; nil is weir's own cost.
+	Choose Chooser
 	// SyncBackoffNS is the wait before a node that did not answer is asked again. It
 	// doubles up to SyncBackoffMaxNS. 200 ms, 30 s.
 	SyncBackoffNS    int64
@@ -78,6 +87,7 @@ func (c *Config) defaults() {
 	set(&c.GraceNS, 1_500_000_000)
 	set(&c.HeartbeatNS, 500_000_000)
 	set(&c.TickNS, 100_000_000)
+	set(&c.LoadNS, 500_000_000)
 	set(&c.PauseNS, 1_000_000_000)
 	set(&c.ForgetNS, 300_000_000_000)
 	set(&c.MaxExecutors, 1024)

@@ -107,7 +107,7 @@ func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schem
 	if x == nil {
 		return out, false
 	}
-	if t.prefillOn != "" && x.at != nil && !r.small(r.plan(x, t).compute) {
+	if t.prefillOn != "" && x.at != nil && !r.handsOver(t) && !r.small(r.plan(x, t).compute) {
 		t.local = true // it lacks what another node computed, and is to compute it itself
 	}
 	return r.put(now, t, schemas.StageDecode, x, nil, out), true
@@ -146,8 +146,11 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		PlacedNS: int64(now), FirstNS: t.first, Spans: t.spans, Miss: t.miss,
 	}
 	p := r.plan(x, t)
-	job.Sources = r.sources(x, t, p)
-	t.promised, t.charged = p.have+p.bring, 0
+	t.promised, t.charged = 0, 0
+	if stage == schemas.StagePrefill || !r.handsOver(t) {
+		job.Sources = r.sources(x, t, p)
+		t.promised = p.have + p.bring
+	}
 	if stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t
 		t.charged = p.compute * blockTokens
@@ -159,6 +162,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		}
 	} else {
 		x.decodes[t.ready.Job] = t
+		x.occupy(t)
 		job.PrefillOn, job.Cached, job.BusyNS = t.prefillOn, t.cached, t.busy
 	}
 	r.counts.Placed++
@@ -191,6 +195,9 @@ func (r *Router) decodeRoom(x *executor) bool {
 // cheapestPrefill is the executor with room that would be done first: after what
 // waits there, what it brings in and what it computes.
 func (r *Router) cheapestPrefill(t *turn) *executor {
+	if r.cfg.Choose != nil {
+		return r.chosen(t, schemas.StagePrefill, nil)
+	}
 	var best *executor
 	least := 0.0
 	for _, id := range r.ids {
@@ -209,20 +216,33 @@ func (r *Router) cheapestPrefill(t *turn) *executor {
 	return best
 }
 
+// handsOver tells that the executor that prefilled a turn still has its blocks in its
+// engine and gives them to whoever decodes it.
+func (r *Router) handsOver(t *turn) bool {
+	if !r.cfg.Handover || !t.handed || t.prefillOn == "" {
+		return false
+	}
+	x := r.execs[t.prefillOn]
+	return x != nil && x.alive && x.boot == t.prefillBoot
+}
+
 // bestDecode is the executor with room that lacks least of the prompt, in seconds;
 // the share of its slots in use counts too, and what its engine still holds. near, when given, must use the same
 // memory.
 func (r *Router) bestDecode(t *turn, near *executor) *executor {
+	if r.cfg.Choose != nil {
+		return r.chosen(t, schemas.StageDecode, near)
+	}
 	var best *executor
 	least := 0.0
 	for _, id := range r.ids {
 		x := r.execs[id]
-		if !x.open() || !x.fits(t) || !r.decodeRoom(x) || near != nil && x.at != near.at {
+		if !x.open() || !x.fits(t) || !r.decodeRoom(x) || near != nil && x.at != near.at && !r.cfg.Handover {
 			continue
 		}
 		s := float64(r.cfg.SpreadNS) / 1e9 * float64(len(x.decodes)) / float64(x.slots)
 		s -= float64(x.keeps(&t.ready.Prompt)*blockTokens) / r.cfg.ImportTPS
-		if near == nil {
+		if near == nil && !r.handsOver(t) {
 			s += r.plan(x, t).seconds
 		}
 		if best == nil || s < least {

@@ -128,6 +128,7 @@ func (r *Router) adopt(now schemas.Time, t *turn, x *executor, j schemas.Held) {
 		x.tokens += t.charged
 	} else {
 		x.decodes[t.ready.Job] = t
+		x.occupy(t)
 	}
 }
 
@@ -155,6 +156,9 @@ func (r *Router) lost(now schemas.Time, x *executor, guilty bool, cause string, 
 		if t.exec != x { // a slot kept for a prefill elsewhere
 			t.decodeOn = nil
 		}
+	}
+	for _, t := range ts {
+		x.vacate(t)
 	}
 	x.prefills, x.decodes, x.tokens, x.alone = map[string]*turn{}, map[string]*turn{}, 0, nil
 	if x.reserved != nil {

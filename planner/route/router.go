@@ -39,15 +39,16 @@ type turn struct {
 	charged  int          // tokens that it was to compute, in its books
 	gives    []*tierNode  // nodes that it was to bring blocks in from
 
-	tries     int // placements that came back
-	deaths    int
-	errors    int
-	alone     bool
-	keeps     *executor // kept free of new work until this alone turn can have it
-	local     bool      // compute everything on the decode executor
-	prefillOn string
-	cached    int
-	busy      int64 // engine time of its prefill in nanoseconds
+	tries       int // placements that came back
+	deaths      int
+	errors      int
+	alone       bool
+	keeps       *executor // kept free of new work until this alone turn can have it
+	local       bool      // compute everything on the decode executor
+	prefillOn   string
+	prefillBoot string // life of prefillOn
+	cached      int
+	busy        int64 // engine time of its prefill in nanoseconds
 
 	spans []schemas.StageSpan // stages that are over, as far as executors told
 	first int64               // Unix time of the first token, likewise
@@ -56,6 +57,10 @@ type turn struct {
 
 	failure *schemas.Failure
 	failAt  schemas.Time // last publish of the failure
+
+	expect   int  // prompt tokens to be computed, as far as the directory knew when it became ready
+	counted  bool // they stand in the totals, and were not set right yet
+	occupies bool // it stands in decoding and contexts of exec
 }
 
 type state uint8
@@ -90,6 +95,8 @@ type executor struct {
 	prefills map[string]*turn // placed for prefill
 	decodes  map[string]*turn // placed for decode, or a slot kept
 	tokens   int              // uncached tokens in prefills
+	decoding int              // turns in decodes that are there, and not in prefill elsewhere
+	contexts int              // tokens of their prompts
 	alone    *turn            // a turn that has the executor to itself
 	reserved *turn            // an alone turn that waits for it to become empty
 }
@@ -109,7 +116,14 @@ type Router struct {
 	busBack schemas.Time // the bus was away until then
 	busGone bool
 	tickAt  schemas.Time
+	loadAt  schemas.Time // next publish of the load
 	counts  Counts
+
+	pools  []string // that have totals, sorted
+	totals map[string]*totals
+
+	candidates []Candidate // scratch of chosen
+	choices    []*executor
 
 	dir    *directory
 	opID   uint64             // of the last question to a node
@@ -128,7 +142,7 @@ type Counts struct {
 // New makes a router that knows nothing yet.
 func New(cfg Config) *Router {
 	cfg.defaults()
-	return &Router{cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}, dir: newDirectory(&cfg), speeds: map[string]float64{}}
+	return &Router{cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}, dir: newDirectory(&cfg), speeds: map[string]float64{}, totals: map[string]*totals{}}
 }
 
 var _ schemas.Actor = (*Router)(nil)
@@ -176,7 +190,7 @@ func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []sc
 		out = r.reap(now, out)
 	}
 	out = r.syncs(now, out)
-	return r.place(now, out)
+	return r.publishLoad(now, r.place(now, out))
 }
 
 // Next is the time of the next look at liveness and deadlines.
@@ -228,6 +242,7 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 	}
 	r.next++
 	r.turns[m.Job] = t
+	r.arrived(now, t)
 	r.waiting = append(r.waiting, t)
 	return out
 }
@@ -241,6 +256,9 @@ func (r *Router) result(m *schemas.Result, out []schemas.Msg) []schemas.Msg {
 	t := r.turns[schemas.JobID(m.Tenant, m.Session, m.Turn)]
 	if t == nil {
 		return out
+	}
+	if m.DecodeOn != "" {
+		r.answered(t, m)
 	}
 	if x := r.execs[m.DecodeOn]; x != nil && m.Status == schemas.StatusOK {
 		if m.PrefillOn == m.DecodeOn && t.exec == x {
@@ -319,7 +337,10 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 		return out
 	}
 	t.prefillOn, t.cached, t.busy, t.miss = d.Executor, d.Cached, d.BusyNS, d.Miss
+	r.found(t, d.Cached)
+	t.prefillBoot = ""
 	if x := r.execs[d.Executor]; x != nil {
+		t.prefillBoot = x.boot
 		r.checked(t, x, d.Cached)
 		r.dir.learn(x.at, &t.ready.Prompt)
 		t.looked = 0
@@ -330,6 +351,7 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 	if to != nil && d.PassedTo == to.id && to.alive && to.boot == boot {
 		t.state, t.exec, t.placedAt, t.missing = statePlaced, to, now, 0
 		to.decodes[t.ready.Job] = t
+		to.occupy(t)
 		return out
 	}
 	if d.PassedTo != "" { // it went to an executor that is gone
@@ -386,6 +408,9 @@ func (r *Router) unwait(t *turn) {
 
 // release gives back every credit that a turn holds.
 func (r *Router) release(t *turn) {
+	if t.exec != nil {
+		t.exec.vacate(t)
+	}
 	for _, x := range [...]*executor{t.exec, t.decodeOn} {
 		if x == nil {
 			continue

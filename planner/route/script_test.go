@@ -49,6 +49,7 @@ type script struct {
 	mute map[string]bool
 	asks map[string]uint64 // questions to nodes that are not answered
 	seen strings.Builder
+	load *schemas.Load // the last one
 }
 
 func newScript(t *testing.T, d *datadriven.TestData) *script {
@@ -80,6 +81,10 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 
 func (s *script) tell(m *schemas.Msg) {
 	for _, o := range s.r.Step(s.now, m, nil) {
+		if o.Kind == schemas.KindLoad {
+			s.load = o.Load
+			continue
+		}
 		if o.Kind == schemas.KindOp {
 			s.asks[o.Op.Sync.Node] = o.Op.ID
 		}
@@ -243,6 +248,12 @@ func (s *script) line(cmd string, words []string) {
 		s.tell(&schemas.Msg{Kind: schemas.KindTick})
 	case "state":
 		s.state()
+	case "load": // what the last Load message said of a pool
+		for _, p := range s.load.Pools {
+			if p.Pool == name {
+				fmt.Fprintf(&s.seen, "%+v\n", p)
+			}
+		}
 	default:
 		s.t.Fatalf("unknown command %q", cmd)
 	}

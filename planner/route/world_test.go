@@ -39,7 +39,9 @@ type world struct {
 	faults bool
 	poison string // a turn that ends every executor that starts it
 	deaths int
-	dead   int // dead letters
+	dead   int              // dead letters
+	old    int              // turns that a router found when it started
+	before schemas.PoolLoad // the load that was told last
 }
 
 type modelTurn struct {
@@ -74,6 +76,7 @@ func (w *world) restart() {
 	w.now += second / 1000
 	w.inbox = nil
 	w.r = New(Config{Cell: "c0"})
+	w.old, w.before = len(w.turns), schemas.PoolLoad{}
 	for seq := range w.seq + 1 {
 		for _, m := range w.turns {
 			if m.seqs[seq] {
@@ -128,6 +131,8 @@ func (w *world) step(m *schemas.Msg) {
 			w.dead++
 		case schemas.KindOp:
 			w.asked(o.Op)
+		case schemas.KindLoad:
+			w.loaded(o.Load)
 		default:
 			w.t.Fatalf("the router sent kind %d", o.Kind)
 		}
@@ -160,6 +165,15 @@ func (w *world) bounds() {
 		tokens := 0
 		for _, t := range x.prefills {
 			tokens += t.charged
+		}
+		decoding, holds := 0, 0
+		for _, t := range x.decodes {
+			if t.exec == x {
+				decoding, holds = decoding+1, holds+t.ready.Prompt.N
+			}
+		}
+		if decoding != x.decoding || holds != x.contexts {
+			w.t.Fatalf("%s: %d decodes with %d tokens in the books, %d with %d there", x.id, x.decoding, x.contexts, decoding, holds)
 		}
 		if tokens != x.tokens {
 			w.t.Fatalf("%s: %d tokens in the books, %d in its jobs", x.id, x.tokens, tokens)
