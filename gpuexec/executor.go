@@ -54,6 +54,11 @@ type Config struct {
 	// FinishNS: a decode that will end within this time finishes before a role
 	// change instead of being handed over. 250 ms.
 	FinishNS int64
+	// BoundaryNS: a decode that is to be handed over goes on to the end of its block
+	// if it is there so soon after the assignment came. What lies behind the last whole
+	// block must be computed again elsewhere, and its reader waits. 150 ms; negative
+	// means never, for engines whose operations do not end with frames.
+	BoundaryNS int64
 }
 
 func (c *Config) defaults() {
@@ -69,6 +74,7 @@ func (c *Config) defaults() {
 	set(&c.SealShare, 0.02)
 	set(&c.LocalMax, schemas.SizeSMax)
 	set(&c.FinishNS, 250_000_000)
+	set(&c.BoundaryNS, 150_000_000)
 }
 
 func set[T int | int64 | float64](p *T, v T) {
@@ -106,6 +112,7 @@ type job struct {
 	arrived schemas.Time
 	begun   schemas.Time // first engine operation
 	first   schemas.Time // first token computed
+	resumed schemas.Time // first token that no earlier attempt delivered
 	filled  schemas.Time // the prompt's blocks are complete, where a decode job computed some
 	ended   schemas.Time // last token computed
 	miss    *schemas.Miss
@@ -233,7 +240,7 @@ func (e *Executor) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []
 
 // Next is when a heartbeat, a report, a frame or a checkpoint is due.
 func (e *Executor) Next() schemas.Time {
-	t := min(e.hbAt, e.reportAt)
+	t := min(e.hbAt, e.reportAt, e.roleDue())
 	for _, j := range e.order {
 		if j.frame.pending() {
 			t = min(t, j.frame.at+schemas.Time(e.cfg.FrameNS))

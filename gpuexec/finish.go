@@ -175,6 +175,9 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 			j.first, j.toFirst = schemas.Time(j.FirstNS), 0
 		}
 	}
+	if j.resumed == 0 && len(r.Tokens) > 0 {
+		j.resumed = now
+	}
 	e.stats.decodeTokens += uint64(len(r.Tokens))
 	if j.frame.at == 0 || !j.frame.pending() {
 		j.frame.at = now

@@ -248,6 +248,9 @@ func (e *Executor) done(j *job, o schemas.Outcome, code, reason string, out []sc
 	if o == schemas.OutcomePrefilled {
 		d.PassedTo, d.Miss = j.DecodeOn, j.miss
 	}
+	if o == schemas.OutcomeReturned {
+		e.leftForRole(j)
+	}
 	return append(out, schemas.Msg{Kind: schemas.KindDone, Subject: schemas.DoneSubject(e.cfg.Cell, j.id), Trace: j.trace, Done: d})
 }
 
@@ -324,7 +327,7 @@ func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		Header: schemas.H(), Executor: e.cfg.Executor, Role: e.role.report(), Epoch: e.role.epoch, AtNS: int64(now),
 		PrefillTokens: e.stats.prefillTokens, DecodeTokens: e.stats.decodeTokens, CachedTokens: e.stats.cachedTokens,
 		BusyNS: e.stats.busyNS, SlotsFree: free, Running: len(e.slots) - free, Queued: e.queued(),
-		FlipNS: e.stats.flipNS, Problem: e.role.problem, DeviceBlocks: e.deviceBlocks(), Devices: e.cfg.Devices,
+		FlipNS: e.stats.flipNS, Flips: e.role.flips, Flip: e.role.last, Problem: e.role.problem, DeviceBlocks: e.deviceBlocks(), Devices: e.cfg.Devices,
 		GPUs: e.health.GPUs, Unfit: e.health.Unfit,
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindReport, Subject: schemas.ReportSubject(e.cfg.Cell, e.cfg.Executor), Core: true, Report: r})

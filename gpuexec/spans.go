@@ -6,9 +6,11 @@ import "github.com/weir-dev/weir/schemas"
 // attempts before them:
 //
 //	prefill job:  placed --prefill_wait--> begun --prefill--> sealed
-//	decode job:   prefilled, or placed --decode_wait--> begun [--prefill--> ready] --decode--> last token
+//	decode job:   prefilled, or placed --decode_wait--> begun [--prefill--> ready] [--rebuild--> resumed] --decode--> last token
 //
-// A decode job that finds blocks missing computes them here.
+// A decode job that finds blocks missing computes them here. A decode that goes on
+// elsewhere is rebuilt first: what its reader sees as a pause lasts from the end of the
+// decode span before it to the end of the rebuild span.
 func (e *Executor) spans(j *job) []schemas.StageSpan {
 	now := e.now
 	if j.ended != 0 {
@@ -34,6 +36,14 @@ func (e *Executor) spans(j *job) []schemas.StageSpan {
 	if j.Stage == schemas.StageDecode && j.filled != 0 {
 		out = e.span(j, out, schemas.SpanPrefill, begun, j.filled)
 		begun = j.filled
+	}
+	if len(j.delivered)+len(j.forced) > 0 {
+		until := j.resumed
+		if until == 0 {
+			until = now
+		}
+		out = e.span(j, out, schemas.SpanRebuild, begun, until)
+		begun = until
 	}
 	return e.span(j, out, work, begun, now)
 }

@@ -129,7 +129,8 @@ const (
 	SpanPrefillWait = "prefill_wait" // executor: job placed to its first engine operation
 	SpanPrefill     = "prefill"      // executor: first engine operation to blocks sealed
 	SpanDecodeWait  = "decode_wait"  // prefilled, or placed, to the decode job's first engine operation
-	SpanDecode      = "decode"       // first engine operation to the last token
+	SpanRebuild     = "rebuild"      // a decode that goes on elsewhere: its first engine operation to the first new token
+	SpanDecode      = "decode"       // first engine operation, or end of the rebuild, to the last token
 )
 
 // MaxSpans bounds the spans of a turn; later attempts drop the oldest ones.

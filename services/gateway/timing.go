@@ -57,7 +57,8 @@ func serverTiming(r *schemas.Result) string {
 
 // stages in the order in which they happen.
 var stages = [...]string{
-	schemas.SpanRender, schemas.SpanQueue, schemas.SpanPrefillWait, schemas.SpanPrefill, schemas.SpanDecodeWait, schemas.SpanDecode,
+	schemas.SpanRender, schemas.SpanQueue, schemas.SpanPrefillWait, schemas.SpanPrefill, schemas.SpanDecodeWait,
+	schemas.SpanRebuild, schemas.SpanDecode,
 }
 
 func sep(b *strings.Builder) {
