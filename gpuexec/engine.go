@@ -42,6 +42,19 @@ type Limits struct {
 	BatchRows  int // most rows of one Step
 	BlockBytes int // bytes of one exported block
 	Vocab      int // number of token ids
+
+	// PrefillRanks is how many prompts the engine computes side by side, as one with
+	// data-parallel attention does; 0 means 1. PrefillChunk is how many tokens each of
+	// them advances in a step; 0 when that is not known.
+	PrefillRanks int
+	PrefillChunk int
+	// KVTokens is how many tokens of KV the engine holds for all sequences together;
+	// 0 means that every slot has its whole Context.
+	KVTokens int
+	// Interrupt: the engine batches continuously. A DecodeOp may be long, because an
+	// InterruptOp ends it between two steps, and the prompts' tails of new rows are
+	// computed in its first step, beside the rows that run.
+	Interrupt bool
 }
 
 // Device is one device that the engine really uses, as the engine itself reports

@@ -49,8 +49,19 @@ type Config struct {
 	// decodes, as a share of its decode time. 0.02.
 	SealShare float64
 	// LocalMax is the most missing prompt tokens that a decode job computes here
-	// without being asked to. 512, the upper bound of size class S.
+	// without being asked to, where the assignment does not say (Absorb). 512, the upper
+	// bound of size class S.
 	LocalMax int
+	// SealTokens is the fewest generated tokens between two such exports. 64.
+	SealTokens int
+	// RunNS bounds one decode operation of an engine that can be interrupted: reports
+	// count its work when it ends. 1 s. MixSteps bounds its steps while prompts wait for
+	// the engine too. 4.
+	RunNS    int64
+	MixSteps int
+	// Size is the number of accelerators, TierBlocks how many of the engine's blocks the
+	// node's memory can hold; both for heartbeats, 0 when not known.
+	Size, TierBlocks int
 	// FinishNS: a decode that will end within this time finishes before a role
 	// change instead of being handed over. 250 ms.
 	FinishNS int64
@@ -73,6 +84,9 @@ func (c *Config) defaults() {
 	set(&c.MaxQueue, 1024)
 	set(&c.SealShare, 0.02)
 	set(&c.LocalMax, schemas.SizeSMax)
+	set(&c.SealTokens, BlockTokens)
+	set(&c.RunNS, 1_000_000_000)
+	set(&c.MixSteps, 4)
 	set(&c.FinishNS, 250_000_000)
 	set(&c.BoundaryNS, 150_000_000)
 }
@@ -168,6 +182,11 @@ type Executor struct {
 	slots []*job // by engine sequence
 	next  uint64 // order of the next job
 
+	waiting []*job       // in phaseQueued
+	found   survey       // the last one; its lists are used again
+	rows    []*job       // of the operation under way
+	frameAt schemas.Time // when the next pending frame is due; 0 when that is to be found out
+
 	op        opInFlight
 	opID      uint64
 	asks      map[uint64]*job // outstanding questions outside the engine
@@ -191,11 +210,15 @@ type opInFlight struct {
 	rows []*job
 	// verify: the operation belongs to a role change.
 	verify bool
+	decode bool
+	// stopping: it was interrupted. dropped: one of its jobs has left meanwhile.
+	stopping, dropped bool
 }
 
 type stats struct {
 	prefillTokens, decodeTokens, cachedTokens uint64
-	busyNS                                    int64
+	busyNS, prefillNS, decodeNS               int64
+	decodeSteps, decodeRows                   uint64
 	prefillTPS, decodeTPS, bringTPS           float64
 	bringAt                                   schemas.Time // of the last sample of bringTPS
 	flipNS                                    int64
@@ -240,13 +263,7 @@ func (e *Executor) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []
 
 // Next is when a heartbeat, a report, a frame or a checkpoint is due.
 func (e *Executor) Next() schemas.Time {
-	t := min(e.hbAt, e.reportAt, e.roleDue())
-	for _, j := range e.order {
-		if j.frame.pending() {
-			t = min(t, j.frame.at+schemas.Time(e.cfg.FrameNS))
-		}
-	}
-	return t
+	return min(e.hbAt, e.reportAt, e.roleDue(), e.frameDue())
 }
 
 // Snapshot has nothing to keep: an executor that starts again has an empty engine.
@@ -286,6 +303,7 @@ func (e *Executor) take(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []
 	e.next++
 	e.jobs[j.id] = j
 	e.order = append(e.order, j)
+	e.queue(j)
 	return out
 }
 
@@ -302,8 +320,12 @@ func (e *Executor) forget(j *job, out []schemas.Msg) []schemas.Msg {
 		}
 	}
 	j.dropped = true
-	if j.seq >= 0 && !e.busyWith(j) {
-		e.free(j)
+	if j.seq >= 0 {
+		if e.busyWith(j) {
+			e.op.dropped = true
+		} else {
+			e.free(j)
+		}
 	}
 	return out
 }

@@ -54,7 +54,7 @@ func (f *fakeEngine) do(op *schemas.Op) schemas.OpDone {
 	case op.Open != nil:
 		f.open(op.Open, &d)
 	case op.Prefill != nil:
-		s := f.seq(op.Prefill.Seq, "prefill")
+		s := f.seq(op.Prefill.Seqs[0], "prefill")
 		n := wholeBlocks(s.job) - s.blocks
 		if f.slice > 0 {
 			n = min(n, f.slice)
@@ -63,7 +63,7 @@ func (f *fakeEngine) do(op *schemas.Op) schemas.OpDone {
 			f.t.Fatalf("prefill of a prompt that is complete")
 		}
 		s.blocks += n
-		d.Prefill = &schemas.PrefillDone{Computed: n * gpuexec.BlockTokens, Missing: wholeBlocks(s.job) - s.blocks}
+		d.Prefill = &schemas.PrefillDone{Rows: []schemas.PrefillRow{{Computed: n * gpuexec.BlockTokens, Missing: wholeBlocks(s.job) - s.blocks}}}
 	case op.Decode != nil:
 		d.Decode = f.decode(op.Decode)
 	case op.Seal != nil:

@@ -29,10 +29,13 @@ func (e *Executor) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg
 	}
 	op := e.op
 	e.op = opInFlight{}
-	e.stats.busyNS += d.TookNS
+	e.stats.counted(d, len(op.rows))
+	if d.Prefill != nil && d.Err == "" {
+		return e.prefilled(now, op.rows, d, out)
+	}
 	if j := op.job; j != nil {
 		j.busy += d.TookNS
-		if d.Open != nil || d.Prefill != nil {
+		if d.Open != nil {
 			j.prefill += d.TookNS
 		}
 		if j.dropped {
@@ -43,14 +46,12 @@ func (e *Executor) opDone(now schemas.Time, d *schemas.OpDone, out []schemas.Msg
 	switch {
 	case op.verify:
 		return e.verifiedRole(now, d, out)
-	case op.rows != nil:
+	case op.rows != nil: // a decode, or a prefill that failed
 		return e.decoded(now, op.rows, d, out)
 	case d.Err != "":
 		return e.fail(now, op.job, d.Code, d.Err, out)
 	case d.Open != nil:
 		return e.opened(now, op.job, d.Open, out)
-	case d.Prefill != nil:
-		return e.prefilled(op.job, d, out)
 	case d.Seal != nil:
 		return e.sealed(now, op.job, d, out)
 	}
@@ -93,7 +94,7 @@ func (e *Executor) answered(now schemas.Time, j *job, d *schemas.OpDone, out []s
 		}
 		j.head, j.brought = t.Tokens[:j.Ready.Prompt.TailFrom], false
 	}
-	j.phase = phaseQueued
+	e.queue(j)
 	return out
 }
 
@@ -110,7 +111,7 @@ func (e *Executor) opened(_ schemas.Time, j *job, d *schemas.OpenDone, out []sch
 	j.sealedAt = d.Cached
 	e.stats.cachedTokens += uint64(d.Cached)
 	switch {
-	case j.Stage == schemas.StageDecode && d.Missing*BlockTokens > e.cfg.LocalMax && !j.Local && e.role.assignment.Role != schemas.RoleMixed:
+	case j.Stage == schemas.StageDecode && d.Missing*BlockTokens > e.localMax() && !j.Local && e.role.assignment.Role != schemas.RoleMixed:
 		out = e.done(j, schemas.OutcomeReturned, "", "prompt blocks are missing", out)
 		return e.forget(j, out)
 	case d.Missing > 0:
@@ -123,19 +124,39 @@ func (e *Executor) opened(_ schemas.Time, j *job, d *schemas.OpenDone, out []sch
 	return out
 }
 
-func (e *Executor) prefilled(j *job, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
-	j.computed += d.Prefill.Computed
-	j.missing = d.Prefill.Missing
-	e.stats.prefillTokens += uint64(d.Prefill.Computed)
-	e.stats.prefillTPS = smooth(e.stats.prefillTPS, rate(d.Prefill.Computed, d.TookNS))
-	if j.phase != phasePrefilling || j.missing > 0 {
-		return out // cancelled, returned, or not there yet
+// prefilled notes how far the prompts of a prefill operation came. Those that an engine
+// computes side by side take its whole time each.
+func (e *Executor) prefilled(now schemas.Time, rows []*job, d *schemas.OpDone, out []schemas.Msg) []schemas.Msg {
+	total := 0
+	for i, j := range rows {
+		if i >= len(d.Prefill.Rows) {
+			break
+		}
+		r := &d.Prefill.Rows[i]
+		total += r.Computed
+		j.busy += d.TookNS
+		j.prefill += d.TookNS
+		switch {
+		case j.dropped:
+			e.free(j)
+			continue
+		case r.Err != "":
+			out = e.fail(now, j, r.Code, r.Err, out)
+			continue
+		}
+		j.computed += r.Computed
+		j.missing = r.Missing
+		if j.phase != phasePrefilling || j.missing > 0 {
+			continue // cancelled, returned, or not there yet
+		}
+		if j.Stage == schemas.StagePrefill {
+			j.phase, j.leave = phaseSealing, leavePrefilled
+		} else {
+			j.phase, j.filled = phaseDecoding, now
+		}
 	}
-	if j.Stage == schemas.StagePrefill {
-		j.phase, j.leave = phaseSealing, leavePrefilled
-	} else {
-		j.phase, j.filled = phaseDecoding, e.now
-	}
+	e.stats.prefillTokens += uint64(total)
+	e.stats.prefillTPS = smooth(e.stats.prefillTPS, rate(total, d.TookNS))
 	return out
 }
 
@@ -147,11 +168,10 @@ func (e *Executor) decoded(now schemas.Time, rows []*job, d *schemas.OpDone, out
 		}
 		return out
 	}
-	if d.Decode.Steps > 0 {
-		e.stats.decodeTPS = smooth(e.stats.decodeTPS, rate(d.Decode.Steps, d.TookNS))
-	}
+	most := d.Decode.Steps // tokens of one sequence: a step may yield several
 	for i, j := range rows {
 		r := &d.Decode.Rows[i]
+		most = max(most, len(r.Tokens))
 		j.busy += d.TookNS / int64(len(rows))
 		if j.dropped {
 			e.free(j)
@@ -162,6 +182,9 @@ func (e *Executor) decoded(now schemas.Time, rows []*job, d *schemas.OpDone, out
 			continue
 		}
 		out = e.took(now, j, r, out)
+	}
+	if d.Decode.Steps > 0 {
+		e.stats.decodeTPS = smooth(e.stats.decodeTPS, rate(most, d.TookNS))
 	}
 	return out
 }
@@ -189,6 +212,8 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 	j.frame.add(r)
 	if fresh || r.Finish != "" || len(j.frame.tokens) >= e.cfg.FrameTokens || int64(now-j.frame.at) >= e.cfg.FrameNS {
 		out = e.flush(j, out)
+	} else if at := j.frame.at + schemas.Time(e.cfg.FrameNS); e.frameAt > at && j.frame.pending() {
+		e.frameAt = at
 	}
 	out = e.checkpoint(now, j, false, out)
 	// A role change that came meanwhile need not hand over what has just ended.

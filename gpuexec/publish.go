@@ -95,6 +95,9 @@ func (e *Executor) flush(j *job, out []schemas.Msg) []schemas.Msg {
 		j.sent.textAt = f.textAt
 	}
 	j.sent.text = append(j.sent.text, f.text...)
+	if e.frameAt == f.at+schemas.Time(e.cfg.FrameNS) {
+		e.frameAt = 0
+	}
 	*f = frame{}
 	return out
 }
@@ -257,10 +260,13 @@ func (e *Executor) done(j *job, o schemas.Outcome, code, reason string, out []sc
 // timers sends what is due: frames, heartbeats, reports, and results that a full
 // or absent stream refused.
 func (e *Executor) timers(now schemas.Time, out []schemas.Msg) []schemas.Msg {
-	for _, j := range e.order {
-		if j.frame.pending() && int64(now-j.frame.at) >= e.cfg.FrameNS {
-			out = e.flush(j, out)
+	if now >= e.frameDue() {
+		for _, j := range e.order {
+			if j.frame.pending() && int64(now-j.frame.at) >= e.cfg.FrameNS {
+				out = e.flush(j, out)
+			}
 		}
+		e.frameAt = 0
 	}
 	if now >= e.hbAt {
 		out = e.heartbeat(now, out)
@@ -284,6 +290,19 @@ func (e *Executor) timers(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	return out
 }
 
+// frameDue is when the oldest pending frame is due.
+func (e *Executor) frameDue() schemas.Time {
+	if e.frameAt == 0 {
+		e.frameAt = schemas.Never
+		for _, j := range e.order {
+			if j.frame.pending() {
+				e.frameAt = min(e.frameAt, j.frame.at+schemas.Time(e.cfg.FrameNS))
+			}
+		}
+	}
+	return e.frameAt
+}
+
 // bringKeptNS is how long a measured rate of bringing blocks in is reported. A slow
 // one is then forgotten, or the router would never try again: 60 s.
 const bringKeptNS = 60_000_000_000
@@ -293,7 +312,8 @@ func (e *Executor) heartbeat(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 	e.hbSeq++
 	h := &schemas.Heartbeat{
 		Header: schemas.H(), Executor: e.cfg.Executor, Boot: e.cfg.Boot, Node: e.cfg.Node, Pool: e.cfg.Pool, Seq: e.hbSeq,
-		Role: e.role.report(), Classes: e.role.assignment.Classes, Epoch: e.role.epoch, Slots: e.cfg.Limits.Slots, Context: e.cfg.Limits.Context, Format: e.cfg.Format,
+		Role: e.role.report(), Classes: e.role.assignment.Classes, Absorb: e.role.assignment.Absorb, Epoch: e.role.epoch,
+		Size: e.cfg.Size, KVTokens: e.cfg.Limits.KVTokens, TierBlocks: e.cfg.TierBlocks, Slots: e.cfg.Limits.Slots, Context: e.cfg.Limits.Context, Format: e.cfg.Format,
 		PrefillTPS: e.stats.prefillTPS, DecodeTPS: e.stats.decodeTPS, Held: make([]schemas.Held, 0, len(e.order)), Kept: e.device.Kept,
 	}
 	if int64(now-e.stats.bringAt) < bringKeptNS {
@@ -326,7 +346,8 @@ func (e *Executor) report(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	r := &schemas.Report{
 		Header: schemas.H(), Executor: e.cfg.Executor, Role: e.role.report(), Epoch: e.role.epoch, AtNS: int64(now),
 		PrefillTokens: e.stats.prefillTokens, DecodeTokens: e.stats.decodeTokens, CachedTokens: e.stats.cachedTokens,
-		BusyNS: e.stats.busyNS, SlotsFree: free, Running: len(e.slots) - free, Queued: e.queued(),
+		BusyNS: e.stats.busyNS, PrefillNS: e.stats.prefillNS, DecodeNS: e.stats.decodeNS, DecodeSteps: e.stats.decodeSteps, DecodeRows: e.stats.decodeRows,
+		KVUsed: e.kvUsed(false), SlotsFree: free, Running: len(e.slots) - free, Queued: e.queued(),
 		FlipNS: e.stats.flipNS, Flips: e.role.flips, Flip: e.role.last, Problem: e.role.problem, DeviceBlocks: e.deviceBlocks(), Devices: e.cfg.Devices,
 		GPUs: e.health.GPUs, Unfit: e.health.Unfit,
 	}

@@ -7,7 +7,7 @@ import "github.com/weir-dev/weir/schemas"
 func (e *Executor) schedule(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	out = e.ask(out)
 	if e.op.id != 0 {
-		return out
+		return e.interrupt(out)
 	}
 	for _, seq := range e.drops {
 		out = e.emit(&schemas.Op{Drop: &schemas.DropOp{Seq: seq}}, out)
@@ -16,59 +16,125 @@ func (e *Executor) schedule(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 	if r := &e.role; r.draining && r.clear && !r.verified {
 		return e.verify(now, out)
 	}
-	if j := e.find(phaseSealing); j != nil {
-		return e.start(now, j, nil, &schemas.Op{Seal: &schemas.SealOp{Seq: j.seq}}, out)
+	s := e.survey()
+	if s.seal == nil && e.overfull(s) {
+		s.seal = e.handOverYoungest(s)
 	}
-	if j := e.openable(); j != nil {
+	if s.seal != nil {
+		return e.start(now, s.seal, nil, &schemas.Op{Seal: &schemas.SealOp{Seq: s.seal.seq}}, out)
+	}
+	if j := e.openable(s); j != nil {
 		return e.open(now, j, out)
 	}
-	pre, rows := e.find(phasePrefilling), e.decodeRows()
-	if pre != nil && (len(rows) == 0 || !e.decodeNow) {
+	rows := s.decodeRows(e.freshLast, e.cfg.Limits.Interrupt)
+	if len(s.prefills) > 0 && (len(rows) == 0 || !e.decodeNow) {
 		e.decodeNow = true
-		op := &schemas.Op{Prefill: &schemas.PrefillOp{Seq: pre.seq, MaxBlocks: 1 << 20, MaxNS: e.cfg.SliceNS}}
-		return e.start(now, pre, nil, op, out)
+		return e.prefill(now, s.prefills, out)
 	}
 	e.decodeNow = false
 	if j := e.sealDue(rows); j != nil {
 		return e.start(now, j, nil, &schemas.Op{Seal: &schemas.SealOp{Seq: j.seq}}, out)
 	}
 	if len(rows) > 0 {
-		return e.decode(now, rows, out)
+		return e.decode(now, rows, len(s.prefills) > 0, out)
 	}
 	return out
 }
 
-// find returns the oldest job in that phase.
-func (e *Executor) find(p phase) *job {
+// survey is what one look over all jobs found: with hundreds of rows a look for each
+// question would cost more than the answers.
+type survey struct {
+	seal     *job   // the oldest that is to be sealed before it leaves
+	prefills []*job // whose prompts are being computed, oldest first
+	rows     []*job // that decode, oldest first, without those that have not begun
+	fresh    []*job // that are complete and have not begun to decode
+	ready    *job   // the oldest decode job that may be opened
+	readyPre *job   // the oldest prefill job that may be opened
+	alone    *job   // one that needs an empty engine, with nothing older before it
+	open     int    // jobs with a sequence
+	shut     bool   // a job runs alone
+	tokens   int    // of KV, of all jobs that hold some or are about to
+}
+
+// survey looks at all jobs. The lists are valid until the next call.
+func (e *Executor) survey() *survey {
+	s := &e.found
+	*s = survey{prefills: s.prefills[:0], rows: s.rows[:0], fresh: s.fresh[:0]}
+	barrier := false // nothing younger passes a job that must run alone
 	for _, j := range e.order {
-		if j.phase == p {
-			return j
+		if j.seq >= 0 {
+			s.open++
+			s.shut = s.shut || j.Alone
+			s.tokens += j.Ready.Prompt.N + len(j.tokens)
+		} else if j.brought && j.phase != phasePublishing {
+			s.tokens += j.Ready.Prompt.N + len(j.tokens)
+		}
+		switch j.phase {
+		case phaseDecoding:
+			if j.first != 0 {
+				s.rows = append(s.rows, j)
+			} else {
+				s.fresh = append(s.fresh, j)
+			}
+		case phasePrefilling:
+			s.prefills = append(s.prefills, j)
+		case phaseSealing:
+			if s.seal == nil {
+				s.seal = j
+			}
+		case phaseQueued, phaseAsking:
+			barrier = barrier || j.Alone
+		case phaseReady:
+			switch {
+			case barrier:
+			case j.Alone:
+				s.alone, barrier = j, true
+			case j.Stage == schemas.StagePrefill:
+				if s.readyPre == nil {
+					s.readyPre = j
+				}
+			case s.ready == nil:
+				s.ready = j
+			}
+		case phaseOpening, phasePublishing:
 		}
 	}
-	return nil
+	return s
 }
 
 // ask sends the questions of jobs that are not ready: a second attempt needs the
 // tokens that may have been delivered, and blocks of the prompt may lie elsewhere.
 func (e *Executor) ask(out []schemas.Msg) []schemas.Msg {
-	for _, j := range e.order {
-		if j.phase != phaseQueued {
-			continue
-		}
-		if j.Stage == schemas.StageDecode && j.Attempt > 1 && !j.asked {
+	if len(e.waiting) == 0 {
+		return out
+	}
+	left := e.waiting[:0]
+	for _, j := range e.waiting {
+		switch {
+		case j.dropped || j.phase != phaseQueued:
+		case j.Stage == schemas.StageDecode && j.Attempt > 1 && !j.asked:
 			j.phase = phaseAsking
 			r := j.Ready
 			out = e.question(j, &schemas.Op{Delivered: &schemas.DeliveredOp{Tenant: r.Tenant, Session: r.Session, Turn: r.Turn}}, out)
-			continue
-		}
-		if e.brings(j) {
+		case !e.brings(j):
+			j.phase = phaseReady
+		case len(left) > 0 || !e.hasRoom(j):
+			left = append(left, j) // what it would bring needs room in the engine
+		default:
 			j.phase, j.brought = phaseAsking, true
-			out = e.question(j, &schemas.Op{Bring: &schemas.BringOp{Ready: j.Ready, Head: j.head, Sources: j.Sources}}, out)
-			continue
+			op := &schemas.BringOp{Ready: j.Ready, Head: j.head, Sources: j.Sources, From: j.PrefillOn}
+			out = e.question(j, &schemas.Op{Bring: op}, out)
 		}
-		j.phase = phaseReady
 	}
+	clear(e.waiting[len(left):])
+	e.waiting = left
 	return out
+}
+
+// queue puts a job among those whose questions are to be asked.
+func (e *Executor) queue(j *job) {
+	j.phase = phaseQueued
+	e.waiting = append(e.waiting, j)
 }
 
 // brings tells whether blocks should be brought in for a job: once, and once more
@@ -97,7 +163,11 @@ func (e *Executor) start(now schemas.Time, j *job, rows []*job, op *schemas.Op, 
 	}
 	op.Trace = traceOf(j)
 	out = e.emit(op, out)
-	e.op = opInFlight{id: e.opID, job: j, rows: rows}
+	e.op = opInFlight{id: e.opID, job: j}
+	if rows != nil {
+		e.rows = append(e.rows[:0], rows...) // the survey's lists are used again
+		e.op.rows = e.rows
+	}
 	return out
 }
 
@@ -110,52 +180,38 @@ func traceOf(j *job) schemas.Trace {
 
 // openable is the oldest job that may get a sequence now. A job that must run
 // alone waits for an empty engine, and nothing younger passes it.
-func (e *Executor) openable() *job {
-	free, open := -1, 0
-	alone := false
-	for i, s := range e.slots {
-		if s == nil {
-			if free < 0 {
-				free = i
-			}
-			continue
-		}
-		open++
-		alone = alone || s.Alone
-	}
-	if free < 0 || alone {
+func (e *Executor) openable(s *survey) *job {
+	if s.open >= len(e.slots) || s.shut {
 		return nil
 	}
-	prefills := 0
-	for _, j := range e.order {
-		if j.phase == phasePrefilling {
-			prefills++
-		}
+	j := s.ready
+	if p := s.readyPre; p != nil && (j == nil || p.order < j.order) && e.prefillRoom(s) {
+		j = p
 	}
-	for _, j := range e.order {
-		if j.phase == phaseQueued || j.phase == phaseAsking {
-			if j.Alone {
-				return nil
-			}
-			continue
-		}
-		if j.phase != phaseReady {
-			continue
-		}
-		if j.Alone {
-			if open > 0 {
-				return nil
-			}
-			return j
-		}
-		// Two prompts in work at once gain nothing: the engine does one step of
-		// one prompt at a time.
-		if j.Stage == schemas.StagePrefill && prefills > 0 {
-			continue
-		}
-		return j
+	switch {
+	case j == nil && s.alone != nil && s.open == 0:
+		return s.alone
+	case j == nil || !j.brought && !e.fits(j, s.tokens):
+		return nil
 	}
-	return nil
+	return j
+}
+
+// prefillRoom tells whether one more prompt would give the engine something to do. One
+// that computes one prompt at a time gains nothing from two in work.
+func (e *Executor) prefillRoom(s *survey) bool {
+	ranks, chunk := max(e.cfg.Limits.PrefillRanks, 1), e.cfg.Limits.PrefillChunk
+	if len(s.prefills) < ranks {
+		return true
+	}
+	if ranks == 1 || chunk == 0 {
+		return false
+	}
+	next := 0 // tokens that the next step computes
+	for _, j := range s.prefills {
+		next += min(j.missing*BlockTokens, chunk)
+	}
+	return next < ranks*chunk
 }
 
 func (e *Executor) open(now schemas.Time, j *job, out []schemas.Msg) []schemas.Msg {
@@ -174,29 +230,45 @@ func (e *Executor) open(now schemas.Time, j *job, out []schemas.Msg) []schemas.M
 	return e.start(now, j, nil, &schemas.Op{Open: op}, out)
 }
 
+// prefill advances the oldest prompt, or all of them where the engine computes several
+// side by side.
+func (e *Executor) prefill(now schemas.Time, jobs []*job, out []schemas.Msg) []schemas.Msg {
+	if e.cfg.Limits.PrefillRanks <= 1 {
+		jobs = jobs[:1]
+	}
+	op := &schemas.PrefillOp{Seqs: make([]int32, len(jobs)), MaxBlocks: 1 << 20, MaxNS: e.cfg.SliceNS}
+	for i, j := range jobs {
+		op.Seqs[i] = j.seq
+		if j.begun == 0 {
+			j.begun = now
+		}
+	}
+	var one *job // whose trace the operation belongs to
+	if len(jobs) == 1 {
+		one = jobs[0]
+	}
+	return e.start(now, one, jobs, &schemas.Op{Prefill: op}, out)
+}
+
 // decodeRows are the jobs of the next decode operation: those that run, or the
 // oldest one that has not begun, by itself and without a step behind it, so that
 // its first token leaves at once. The two take turns, so that new turns delay the
-// running ones by one prompt's tail at a time.
-func (e *Executor) decodeRows() []*job {
-	var rows []*job
-	var fresh *job
-	for _, j := range e.order {
-		switch {
-		case j.phase != phaseDecoding:
-		case j.first != 0:
-			rows = append(rows, j)
-		case fresh == nil:
-			fresh = j
-		}
+// running ones by one prompt's tail at a time. An engine that batches continuously
+// takes all of them in one step.
+func (s *survey) decodeRows(freshLast, together bool) []*job {
+	switch {
+	case len(s.fresh) == 0:
+		return s.rows
+	case together:
+		s.rows = append(s.rows, s.fresh...)
+		return s.rows
+	case len(s.rows) == 0 || !freshLast:
+		return s.fresh[:1]
 	}
-	if fresh != nil && (len(rows) == 0 || !e.freshLast) {
-		return []*job{fresh}
-	}
-	return rows
+	return s.rows
 }
 
-func (e *Executor) decode(now schemas.Time, rows []*job, out []schemas.Msg) []schemas.Msg {
+func (e *Executor) decode(now schemas.Time, rows []*job, mixed bool, out []schemas.Msg) []schemas.Msg {
 	op := &schemas.DecodeOp{MaxSteps: e.cfg.FrameTokens, MaxNS: e.cfg.FrameNS, Seqs: make([]int32, len(rows))}
 	for i, j := range rows {
 		op.Seqs[i] = j.seq
@@ -204,10 +276,48 @@ func (e *Executor) decode(now schemas.Time, rows []*job, out []schemas.Msg) []sc
 			j.begun = now
 		}
 	}
-	if e.freshLast = rows[0].first == 0; e.freshLast {
+	fresh := rows[len(rows)-1].first == 0 // they stand behind those that run
+	switch long := e.cfg.Limits.Interrupt; {
+	case long && fresh:
+		op.MaxSteps, op.MaxNS = 1, e.cfg.RunNS // the first tokens leave at once
+	case long && mixed:
+		op.MaxSteps, op.MaxNS = e.cfg.MixSteps, e.cfg.RunNS
+	case long:
+		op.MaxSteps, op.MaxNS = 1<<30, e.cfg.RunNS
+	case fresh:
 		op.MaxSteps = 0 // the prompt's tail only
 	}
-	return e.start(now, nil, rows, &schemas.Op{Decode: op}, out)
+	e.freshLast = fresh
+	out = e.start(now, nil, rows, &schemas.Op{Decode: op}, out)
+	e.op.decode = true
+	return out
+}
+
+// interrupt ends a long decode operation early when something else should start: a job
+// can be opened, or one should leave.
+func (e *Executor) interrupt(out []schemas.Msg) []schemas.Msg {
+	if !e.cfg.Limits.Interrupt || !e.op.decode || e.op.stopping {
+		return out
+	}
+	r := &e.role
+	if !e.op.dropped && !(r.draining && r.clear && !r.verified) && !e.pressing() {
+		return out
+	}
+	e.op.stopping = true
+	return e.emit(&schemas.Op{Interrupt: &schemas.InterruptOp{Op: e.op.id}}, out)
+}
+
+// pressing tells whether a job waits for the engine to come back. It looks at few
+// fields: it is asked on every message while an operation is under way.
+func (e *Executor) pressing() bool {
+	waits := false
+	for _, j := range e.order {
+		if j.phase == phaseSealing {
+			return true
+		}
+		waits = waits || j.phase == phaseReady
+	}
+	return waits && e.openable(e.survey()) != nil
 }
 
 // sealDue is a decoding job whose generated blocks should be exported now: when
@@ -220,7 +330,7 @@ func (e *Executor) sealDue(rows []*job) *job {
 			continue // its caller waits for the first token
 		}
 		n := j.Ready.Prompt.N + len(j.tokens) - 1
-		if n/BlockTokens <= j.sealedAt/BlockTokens {
+		if n/BlockTokens <= j.sealedAt/BlockTokens || n-j.sealedAt < e.cfg.SealTokens {
 			continue
 		}
 		spent := float64(n-j.sealedAt) / max(e.stats.decodeTPS, 1) * 1e9

@@ -23,6 +23,7 @@ type Op struct {
 	Sync      *SyncOp
 	Bring     *BringOp
 	Health    *HealthOp
+	Interrupt *InterruptOp
 }
 
 // OpDone is the completion of an Op.
@@ -86,6 +87,9 @@ type BringOp struct {
 	Ready   *Ready
 	Head    Tokens   // as in OpenOp
 	Sources []Source // the job's
+	// From is the executor whose engine computed the prompt's blocks a moment ago, or
+	// had the turn before; empty when none did.
+	From string
 }
 
 // BringDone says what came.
@@ -97,19 +101,25 @@ type Gone struct {
 	Rule string // the rule by which it went, see kvtier/hostmem
 }
 
-// PrefillOp computes whole blocks of the prompt, at least one, until MaxNS
-// nanoseconds have gone or MaxBlocks are computed. It ends on a block boundary, so
-// an executor whose role changes, or whose caller has gone, stops soon.
+// PrefillOp computes whole blocks of prompts, at least one step of each, until MaxNS
+// nanoseconds have gone or MaxBlocks of each are computed. It ends on a block boundary,
+// so an executor whose role changes, or whose caller has gone, stops soon. Several
+// sequences are given only to an engine that computes them side by side.
 type PrefillOp struct {
-	Seq       int32
+	Seqs      []int32
 	MaxBlocks int
 	MaxNS     int64
 }
 
-// PrefillDone says how far it came.
-type PrefillDone struct {
-	Computed int // tokens computed now
-	Missing  int // whole blocks still to be computed
+// PrefillDone says how far each sequence came, in the order of PrefillOp.Seqs.
+type PrefillDone struct{ Rows []PrefillRow }
+
+// PrefillRow is the progress of one prompt in one PrefillOp.
+type PrefillRow struct {
+	Computed int    // tokens computed now
+	Missing  int    // whole blocks still to be computed
+	Err      string // the row failed; the others go on
+	Code     string
 }
 
 // DecodeOp advances sequences token by token: DecodeRun of the design. A row
@@ -121,7 +131,13 @@ type DecodeOp struct {
 	MaxNS    int64
 }
 
-// DecodeDone holds what each row yielded, in the order of DecodeOp.Seqs.
+// InterruptOp asks the DecodeOp with that ID to end at the next boundary between two
+// steps, so that something else can start. It completes with what it did; there is
+// nothing to do when it has ended.
+type InterruptOp struct{ Op uint64 }
+
+// DecodeDone holds what each row yielded, in the order of DecodeOp.Seqs. The rows are
+// read before the next operation begins; who makes them may use them again then.
 type DecodeDone struct {
 	Rows  []DecodeRow
 	Steps int

@@ -190,7 +190,7 @@ func inProcess(w *worker.Worker, base, conc int) ([]sample, error) {
 		if d := w.Do(&schemas.Op{Open: op}); d.Err != "" {
 			return nil, fmt.Errorf("bench: %s", d.Err)
 		}
-		if d := w.Do(&schemas.Op{Prefill: &schemas.PrefillOp{Seq: int32(i), MaxBlocks: 1 << 20, MaxNS: 1 << 62}}); d.Err != "" {
+		if d := w.Do(&schemas.Op{Prefill: &schemas.PrefillOp{Seqs: []int32{int32(i)}, MaxBlocks: 1 << 20, MaxNS: 1 << 62}}); d.Err != "" {
 			return nil, fmt.Errorf("bench: %s", d.Err)
 		}
 		if d := w.Do(&schemas.Op{Decode: &schemas.DecodeOp{Seqs: []int32{int32(i)}}}); d.Err != "" {

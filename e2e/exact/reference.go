@@ -75,7 +75,7 @@ func (r *reference) turn(t *memory, prompt, force schemas.Tokens, sampling schem
 	}
 	out := run{cached: open.Open.Cached}
 	if open.Open.Missing > 0 {
-		if _, err := r.do(w, &schemas.Op{Prefill: &schemas.PrefillOp{MaxBlocks: 1 << 20, MaxNS: 1 << 60}}); err != nil {
+		if _, err := r.do(w, &schemas.Op{Prefill: &schemas.PrefillOp{Seqs: []int32{0}, MaxBlocks: 1 << 20, MaxNS: 1 << 60}}); err != nil {
 			return run{}, err
 		}
 	}

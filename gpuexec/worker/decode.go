@@ -9,28 +9,48 @@ import (
 	"github.com/weir-dev/weir/schemas"
 )
 
-// prefill computes whole prompt blocks, one engine step each, so that their
-// bytes do not depend on where an earlier run stopped.
+// prefill computes whole blocks of prompts, one engine step for each block, so that
+// their bytes do not depend on where an earlier run stopped. Of several prompts each
+// gets a block in turn.
 func (w *Worker) prefill(op *schemas.PrefillOp) (*schemas.PrefillDone, error) {
-	s, err := w.get(op.Seq)
-	if err != nil {
-		return nil, err
-	}
-	id := w.at[op.Seq]
-	start := w.cfg.Now()
-	done := &schemas.PrefillDone{}
-	for n := 0; ; n++ {
-		at := w.cfg.Engine.Len(id)
-		block := at / blockTokens
-		done.Missing = max(0, s.promptBlocks()-block)
-		if done.Missing == 0 || n > 0 && (n >= op.MaxBlocks || w.cfg.Now()-start >= op.MaxNS) {
-			return done, nil
-		}
-		if err := w.step(s, id, at, (block+1)*blockTokens, false); err != nil {
+	seqs := make([]*seq, len(op.Seqs))
+	done := &schemas.PrefillDone{Rows: make([]schemas.PrefillRow, len(op.Seqs))}
+	for i, id := range op.Seqs {
+		s, err := w.get(id)
+		if err != nil {
 			return nil, err
 		}
-		done.Computed += blockTokens
+		seqs[i] = s
+		done.Rows[i].Missing = w.missing(s, id)
 	}
+	start := w.cfg.Now()
+	for n := 0; n == 0 || n < op.MaxBlocks && w.cfg.Now()-start < op.MaxNS; n++ {
+		more := false
+		for i, s := range seqs {
+			row := &done.Rows[i]
+			if row.Missing == 0 || row.Err != "" {
+				continue
+			}
+			id := w.at[op.Seqs[i]]
+			at := w.cfg.Engine.Len(id)
+			if err := w.step(s, id, at, (at/blockTokens+1)*blockTokens, false); err != nil {
+				row.Err, row.Code = err.Error(), codeOf(err)
+				continue
+			}
+			row.Computed += blockTokens
+			row.Missing = w.missing(s, op.Seqs[i])
+			more = more || row.Missing > 0
+		}
+		if !more {
+			break
+		}
+	}
+	return done, nil
+}
+
+// missing is the number of whole prompt blocks that the engine does not hold yet.
+func (w *Worker) missing(s *seq, id int32) int {
+	return max(0, s.promptBlocks()-w.cfg.Engine.Len(w.at[id])/blockTokens)
 }
 
 // step computes tokens at..to-1 of one sequence as a prefill step.

@@ -137,7 +137,7 @@ func TestOwnBlocksArePinned(t *testing.T) {
 		return d
 	}
 	do(&schemas.Op{Open: &schemas.OpenOp{Ready: turn(400, 4), Stage: schemas.StagePrefill}})
-	do(&schemas.Op{Prefill: &schemas.PrefillOp{MaxBlocks: 10, MaxNS: 1 << 40}})
+	do(&schemas.Op{Prefill: &schemas.PrefillOp{Seqs: []int32{0}, MaxBlocks: 10, MaxNS: 1 << 40}})
 	if d := do(&schemas.Op{Seal: &schemas.SealOp{}}); d.Seal.Sealed != 2 || p.whenReserved != 0 {
 		t.Fatalf("first: %+v, %d pinned", d.Seal, p.whenReserved)
 	}

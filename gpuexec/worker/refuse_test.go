@@ -41,7 +41,7 @@ func TestBadOperations(t *testing.T) {
 		"bias without a number": {open(1, bias, nil), schemas.CodeInvalid, "not a number"},
 		"bias of no token":      {open(1, far, nil), schemas.CodeInvalid, "99999"},
 		"grammar":               {open(1, grammar, nil), schemas.CodeInvalid, "cannot constrain"},
-		"prefill":               {&schemas.Op{Prefill: &schemas.PrefillOp{Seq: 2}}, schemas.CodeEngine, "not open"},
+		"prefill":               {&schemas.Op{Prefill: &schemas.PrefillOp{Seqs: []int32{2}}}, schemas.CodeEngine, "not open"},
 		"decode":                {&schemas.Op{Decode: &schemas.DecodeOp{Seqs: []int32{7}}}, schemas.CodeEngine, "not open"},
 		"seal":                  {&schemas.Op{Seal: &schemas.SealOp{Seq: 2}}, schemas.CodeEngine, "not open"},
 		"drop":                  {&schemas.Op{Drop: &schemas.DropOp{Seq: 77}}, schemas.CodeEngine, "77"},

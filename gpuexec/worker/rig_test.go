@@ -218,13 +218,13 @@ func (r *rig) open(o *schemas.OpenOp) *schemas.OpenDone {
 	return d.Open
 }
 
-func (r *rig) prefill(seq int32, blocks int) *schemas.PrefillDone {
+func (r *rig) prefill(seq int32, blocks int) *schemas.PrefillRow {
 	r.t.Helper()
-	d := r.do(&schemas.Op{Prefill: &schemas.PrefillOp{Seq: seq, MaxBlocks: blocks, MaxNS: 1 << 40}})
+	d := r.do(&schemas.Op{Prefill: &schemas.PrefillOp{Seqs: []int32{seq}, MaxBlocks: blocks, MaxNS: 1 << 40}})
 	if d.Err != "" {
 		r.t.Fatalf("prefill: %s", d.Err)
 	}
-	return d.Prefill
+	return &d.Prefill.Rows[0]
 }
 
 func (r *rig) seal(seq int32) *schemas.SealDone {

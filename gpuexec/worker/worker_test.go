@@ -74,8 +74,8 @@ func TestPrefillStops(t *testing.T) {
 	if d := r.prefill(0, 2); d.Computed != 128 || d.Missing != 5 {
 		t.Errorf("two blocks: %+v", d)
 	}
-	d := r.do(&schemas.Op{Prefill: &schemas.PrefillOp{Seq: 0, MaxBlocks: 100, MaxNS: 1}})
-	if d.Prefill.Computed != 64 || r.eng.Len(0) != 192 {
+	d := r.do(&schemas.Op{Prefill: &schemas.PrefillOp{Seqs: []int32{0}, MaxBlocks: 100, MaxNS: 1}})
+	if d.Prefill.Rows[0].Computed != 64 || r.eng.Len(0) != 192 {
 		t.Errorf("no time: %+v", d.Prefill)
 	}
 	if d := r.prefill(0, 100); d.Computed != 256 || d.Missing != 0 {

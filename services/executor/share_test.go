@@ -237,7 +237,7 @@ func answerOf(t *rapid.T, mem worker.Tier, r *schemas.Ready) (out answer) {
 	o := do(&schemas.Op{Open: &schemas.OpenOp{Stage: schemas.StageDecode, Ready: r}}).Open
 	out.cached = o.Cached
 	if o.Missing > 0 {
-		do(&schemas.Op{Prefill: &schemas.PrefillOp{MaxBlocks: 1 << 20, MaxNS: 1 << 40}})
+		do(&schemas.Op{Prefill: &schemas.PrefillOp{Seqs: []int32{0}, MaxBlocks: 1 << 20, MaxNS: 1 << 40}})
 	}
 	for len(out.tokens) < r.MaxNew {
 		d := do(&schemas.Op{Decode: &schemas.DecodeOp{Seqs: []int32{0}, MaxSteps: 16, MaxNS: 1 << 40}})

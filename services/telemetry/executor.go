@@ -212,13 +212,7 @@ func (e *Executor) Op(op *schemas.Op, start time.Time, done *schemas.OpDone) {
 	case op.Open != nil:
 		e.opened(op, start, now, done)
 	case op.Prefill != nil:
-		if s := e.seqs[op.Prefill.Seq]; s != nil {
-			n := 0
-			if done.Prefill != nil {
-				n = done.Prefill.Computed
-			}
-			s.prefill.add(start, now, n, 1, errorOf(done))
-		}
+		e.prefilled(op.Prefill, start, now, done)
 	case op.Seal != nil:
 		e.sealed(op, start, now, done)
 	case op.Tokens != nil:
@@ -231,6 +225,23 @@ func (e *Executor) Op(op *schemas.Op, start time.Time, done *schemas.OpDone) {
 		e.asked(op, "ask for delivered tokens", start, now, done, keyDelivered.Int(n))
 	case op.Bring != nil:
 		e.asked(op, "bring blocks in", start, now, done)
+	}
+}
+
+func (e *Executor) prefilled(op *schemas.PrefillOp, start, now time.Time, done *schemas.OpDone) {
+	for i, seq := range op.Seqs {
+		s := e.seqs[seq]
+		if s == nil {
+			continue
+		}
+		n, why := 0, errorOf(done)
+		if done.Prefill != nil && i < len(done.Prefill.Rows) {
+			n = done.Prefill.Rows[i].Computed
+			if why == "" {
+				why = done.Prefill.Rows[i].Err
+			}
+		}
+		s.prefill.add(start, now, n, 1, why)
 	}
 }
 

@@ -14,7 +14,7 @@ func run(e *Executor, m *schemas.Msg, seq int32) {
 	e.In(m)
 	now := time.Now()
 	e.Op(&schemas.Op{Trace: m.Trace, Open: &schemas.OpenOp{Seq: seq}}, now, &schemas.OpDone{Open: &schemas.OpenDone{Cached: 64, Missing: 1}})
-	e.Op(&schemas.Op{Trace: m.Trace, Prefill: &schemas.PrefillOp{Seq: seq}}, now, &schemas.OpDone{Prefill: &schemas.PrefillDone{Computed: 64}})
+	e.Op(&schemas.Op{Trace: m.Trace, Prefill: &schemas.PrefillOp{Seqs: []int32{seq}}}, now, &schemas.OpDone{Prefill: &schemas.PrefillDone{Rows: []schemas.PrefillRow{{Computed: 64}}}})
 	for range 2 {
 		e.Op(&schemas.Op{Decode: &schemas.DecodeOp{Seqs: []int32{9, seq}}}, now, &schemas.OpDone{
 			Decode: &schemas.DecodeDone{Rows: []schemas.DecodeRow{{}, {Tokens: []int32{1, 2}}}},
