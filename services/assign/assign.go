@@ -23,17 +23,35 @@ const (
 	pause = 50 * time.Millisecond
 )
 
-// Role writes an executor's role, unless it has it already. Another writer who
-// is faster makes it try again, a few times.
+// Role writes an executor's role and pins it: a planner leaves alone what people set.
+// It writes nothing when the role is in force already. Another writer who is faster
+// makes it try again, a few times.
 func Role(ctx context.Context, nc *nats.Conn, cell, executor string, role schemas.Role, by string) error {
 	return attempt(ctx, nc, executor, role, func(js jetstream.JetStream) error {
 		a, seq, err := Read(ctx, js, cell, executor)
-		if err != nil || (a != nil && a.Role == role && len(a.Classes) == 0) {
+		if err != nil || (a != nil && a.Role == role && a.Pinned && len(a.Classes) == 0) {
 			return err
 		}
-		_, err = Write(ctx, js, cell, executor, &schemas.Assignment{Header: schemas.H(), Role: role, By: by, Reason: "set by " + by}, seq)
+		_, err = Write(ctx, js, cell, executor, &schemas.Assignment{Header: schemas.H(), Role: role, Pinned: true, By: by, Reason: "set by " + by}, seq)
 		return err
 	})
+}
+
+// Start writes the role with which an executor begins, for a planner to change, and
+// returns the epoch that must be in force. What keep accepts of an earlier run stays.
+func Start(ctx context.Context, nc *nats.Conn, cell, executor string, role schemas.Role, by string, keep func(*schemas.Assignment) bool) (epoch uint64, err error) {
+	err = attempt(ctx, nc, executor, role, func(js jetstream.JetStream) error {
+		a, seq, err := Read(ctx, js, cell, executor)
+		if err != nil {
+			return err
+		}
+		if epoch = seq; a != nil && (keep(a) || a.Role == role && len(a.Classes) == 0 && !a.Pinned) {
+			return nil
+		}
+		epoch, err = Write(ctx, js, cell, executor, &schemas.Assignment{Header: schemas.H(), Role: role, By: by, Reason: "first role"}, seq)
+		return err
+	})
+	return epoch, err
 }
 
 // First gives an executor a role if it has none. A role that somebody assigned
