@@ -23,8 +23,8 @@ type Service struct {
 	// Sim.Timer).
 	LocalAsync func(now schemas.Time, op *schemas.Op, done func(schemas.OpDone))
 	OnIn       func(in *schemas.Msg)
-	OnOut func(in, out *schemas.Msg)
-	OnBad func(subject string, seq uint64, body []byte, err error) []schemas.Msg
+	OnOut      func(in, out *schemas.Msg)
+	OnBad      func(subject string, seq uint64, body []byte, err error) []schemas.Msg
 	// SnapshotEvery is 0 for a service without snapshots. A snapshot is read at
 	// Start and written in between and at Stop.
 	SnapshotEvery time.Duration

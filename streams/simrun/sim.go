@@ -1,7 +1,6 @@
 package simrun
 
 import (
-	"container/heap"
 	"fmt"
 	"io"
 	"slices"
@@ -78,6 +77,7 @@ type Sim struct {
 	outside  *link
 	snaps    map[string]snapshot
 	steps    uint64
+	done     uint64 // events
 }
 
 // New makes a world with empty streams.
@@ -135,13 +135,14 @@ func (s *Sim) RunFor(d time.Duration) error { return s.RunUntil(s.now + schemas.
 // RunUntil handles every event up to and including that time.
 func (s *Sim) RunUntil(t schemas.Time) error {
 	for len(s.events) > 0 && s.events[0].at <= t {
-		e := heap.Pop(&s.events).(event)
+		e := s.events.pop()
 		if e.at > s.now {
 			s.now, s.instant = e.at, 0
 		}
 		if s.instant++; s.instant > maxPerInstant {
 			return fmt.Errorf("%w: more than %d events at %d", ErrLivelock, maxPerInstant, s.now)
 		}
+		s.done++
 		e.do()
 	}
 	s.now = max(s.now, t)
@@ -233,42 +234,6 @@ func (s *Sim) logf(format string, args ...any) {
 	}
 }
 
-// event is something that happens at a time.
-type event struct {
-	at   schemas.Time
-	prio int
-	n    uint64 // order of creation, so that no two events are equal
-	do   func()
-}
-
-type events []event
-
-func (h events) Len() int { return len(h) }
-func (h events) Less(i, j int) bool {
-	a, b := &h[i], &h[j]
-	if a.at != b.at {
-		return a.at < b.at
-	}
-	if a.prio != b.prio {
-		return a.prio < b.prio
-	}
-	return a.n < b.n
-}
-func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *events) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *events) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = event{}
-	*h = (*h)[:last]
-	return e
-}
-
-func (s *Sim) at(t schemas.Time, prio int, f func()) {
-	s.created++
-	heap.Push(&s.events, event{at: t, prio: prio, n: s.created, do: f})
-}
-
 // link is the way between one service and the bus. It keeps order per lane: a
 // lane is a subject on the way out, an input on the way in.
 type link struct {
@@ -296,3 +261,6 @@ func (s *Sim) arrival(l *link, lane string) schemas.Time {
 	l.last[lane] = at
 	return at
 }
+
+// Events counts what has happened.
+func (s *Sim) Events() uint64 { return s.done }
