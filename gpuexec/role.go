@@ -192,7 +192,7 @@ func (e *Executor) nothingLeft() bool {
 
 // verify asks the engine whether it holds exactly the open sequences.
 func (e *Executor) verify(now schemas.Time, out []schemas.Msg) []schemas.Msg {
-	op := &schemas.VerifyOp{}
+	op := &schemas.VerifyOp{From: e.role.current, To: e.role.pending.Role}
 	for i, j := range e.slots {
 		if j != nil {
 			op.Open = append(op.Open, int32(i))

@@ -172,8 +172,12 @@ type SealDone struct {
 type DropOp struct{ Seq int32 }
 
 // VerifyOp compares the engine with what the executor believes, before a new role
-// is in force: exactly the sequences in Open may hold tokens.
-type VerifyOp struct{ Open []int32 }
+// is in force: exactly the sequences in Open may hold tokens. From and To are the roles,
+// for engines that prepare themselves for a phase.
+type VerifyOp struct {
+	Open     []int32
+	From, To Role
+}
 
 // VerifyDone is "" when engine and executor agree, or says what differs.
 type VerifyDone struct{ Problem string }
