@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,9 +31,14 @@ type fake struct {
 	c   *Client
 }
 
-// inBubble runs f on a real JetStream in virtual time.
+// inBubble runs f on a real JetStream in virtual time. nats.go keeps timers in a pool of
+// the process, and the runtime ends a process in which one bubble waits for a timer of
+// another; two collections empty the pool.
 func inBubble(t *testing.T, opts Options, f func(t *testing.T, k *fake)) {
 	t.Helper()
+	emptyPools := func() { runtime.GC(); runtime.GC() }
+	emptyPools()
+	defer emptyPools()
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := jsrun.Embedded(jsrun.EmbeddedOptions{Dir: t.TempDir(), Topology: topology()})
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 func TestConformance(t *testing.T) {
 	conform.Test(t, func(t *testing.T, topo []streams.Stream, f func(*testing.T, conform.World)) {
 		dir := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
+		virtual(t, func(t *testing.T) {
 			b := newBus(t, dir, topo)
 			w := &world{bus: b, services: map[string]*service{}}
 			defer b.close()

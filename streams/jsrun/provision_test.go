@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -19,28 +18,6 @@ import (
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/streams"
 )
-
-// bubble runs f in virtual time with a JetStream server of its own and the
-// streams of weir.
-func bubble(t *testing.T, f func(t *testing.T, b *bus)) {
-	t.Helper()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBus(t, dir, streams.Topology(streams.Options{}))
-		defer b.close()
-		f(t, b)
-	})
-}
-
-// awake runs f in real time with such a server. nats.go's ObjectStore.Put leaves a
-// goroutine behind for good when it ends before that goroutine has begun (it then
-// waits on a nil channel), which a bubble reports as a deadlock.
-func awake(t *testing.T, f func(t *testing.T, b *bus)) {
-	t.Helper()
-	b := newBus(t, t.TempDir(), streams.Topology(streams.Options{}))
-	defer b.close()
-	f(t, b)
-}
 
 // bus is a server with one client.
 type bus struct {
@@ -101,7 +78,7 @@ func TestProvisionRefusesOtherSettings(t *testing.T) {
 
 func TestProvisionRefusesServers(t *testing.T) {
 	t.Run("without JetStream", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		virtual(t, func(t *testing.T) {
 			srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
 			if err != nil {
 				t.Fatal(err)
@@ -126,7 +103,7 @@ func TestProvisionRefusesServers(t *testing.T) {
 	})
 	t.Run("too small", func(t *testing.T) {
 		dir := t.TempDir()
-		synctest.Test(t, func(t *testing.T) {
+		virtual(t, func(t *testing.T) {
 			b := newBus(t, dir, streams.Topology(streams.Options{Scale: 0.001}))
 			defer b.close()
 			big := streams.Topology(streams.Options{Scale: 0.001, MaxBytes: map[string]int64{streams.Agent: 8 << 40}})

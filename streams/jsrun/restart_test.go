@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -121,7 +120,7 @@ func (a *relay) Restore([]byte) error                { return nil }
 // Nothing acknowledged or asked for may be missing afterwards.
 func TestServerRestarts(t *testing.T) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	virtual(t, func(t *testing.T) {
 		h := &host{t: t, dir: dir, topo: streams.Topology(streams.Options{})}
 		h.start()
 		outside, nc := h.connect(), h.connect()

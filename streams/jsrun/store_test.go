@@ -98,7 +98,7 @@ func TestPayloadsRefuseWhatTheyDidNotStore(t *testing.T) {
 
 func TestPayloadBucketFull(t *testing.T) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	virtual(t, func(t *testing.T) {
 		b := newBus(t, dir, streams.Topology(streams.Options{MaxBytes: map[string]int64{streams.PayloadStream: 3 << 20}}))
 		defer b.close()
 		p, err := NewPayloads(t.Context(), b.js, 0)
@@ -315,7 +315,7 @@ func TestLease(t *testing.T) {
 // another one can take over.
 func TestLeaseNeverHasTwoHolders(t *testing.T) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	virtual(t, func(t *testing.T) {
 		b := newBus(t, dir, streams.Topology(streams.Options{}))
 		defer b.close()
 		cut := newCutter(t, b)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,7 +19,7 @@ import (
 func onDisk(t *testing.T, f func(t *testing.T, b *bus, holds func(word string) []string)) {
 	t.Helper()
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	virtual(t, func(t *testing.T) {
 		b := newBus(t, dir, streams.Topology(streams.Options{}))
 		defer b.close()
 		f(t, b, func(word string) []string { return filesWith(t, dir, word) })
