@@ -1,7 +1,5 @@
 package route
 
-import "github.com/weir-dev/weir/schemas"
-
 // Chooser picks executors in the manner of another system. Both methods get the
 // executors that a turn fits on, in order of their names, and return the index of one,
 // or -1 for none. One that has no room is waited for. Neither keeps xs.
@@ -33,37 +31,27 @@ type Candidate struct {
 	Device, Host, Disk int
 }
 
-// chosen asks the chooser. near, when given, must use the same memory.
-func (r *Router) chosen(t *turn, stage schemas.Stage, near *executor) *executor {
+// chosen asks the chooser about the turn in view. near, when given, must use the same memory.
+func (r *Router) chosen(t *turn, n need, near *executor) *executor {
 	r.candidates, r.choices = r.candidates[:0], r.choices[:0]
-	for _, id := range r.ids {
-		x := r.execs[id]
-		if !x.open() || !x.fits(t) || !x.role.Takes(stage) {
+	for _, x := range t.in.xs {
+		if !x.takes[n] || !x.open() || !x.fits(t) || near != nil && x.at != near.at && !r.cfg.Handover {
 			continue
 		}
-		room := false
-		switch {
-		case stage == schemas.StagePrefill && x.allows(t):
-			room = r.prefillRoom(x, r.plan(x, t).compute*blockTokens)
-		case stage == schemas.StageDecode && (near == nil || x.at == near.at || r.cfg.Handover):
-			room = r.decodeRoom(x)
-		default:
-			continue
-		}
-		c := Candidate{ID: x.id, Room: room, PrefillTokens: x.tokens, DecodeBlocks: x.contexts / blockTokens, Requests: len(x.prefills) + len(x.decodes)}
-		c.Device = x.keeps(&t.ready.Prompt)
-		c.Host = max(0, r.have(x, t)-c.Device)
+		c := Candidate{ID: x.id, Room: x.room[n], PrefillTokens: x.tokens, DecodeBlocks: (x.contexts + x.coming) / blockTokens, Requests: len(x.prefills) + len(x.decodes)}
+		c.Device = r.keeps(x)
+		c.Host = max(0, r.have(x)-c.Device)
 		r.candidates, r.choices = append(r.candidates, c), append(r.choices, x)
 	}
 	if len(r.choices) == 0 {
 		return nil
 	}
-	need := Need{Job: t.ready.Job, Tokens: t.ready.Prompt.N, Blocks: t.whole(), MaxNew: t.ready.MaxNew}
+	want := Need{Job: t.ready.Job, Tokens: t.ready.Prompt.N, Blocks: t.whole(), MaxNew: t.ready.MaxNew}
 	i := 0
-	if stage == schemas.StagePrefill {
-		i = r.cfg.Choose.Prefill(need, r.candidates)
+	if n == needDecode {
+		i = r.cfg.Choose.Decode(want, r.candidates)
 	} else {
-		i = r.cfg.Choose.Decode(need, r.candidates)
+		i = r.cfg.Choose.Prefill(want, r.candidates)
 	}
 	if i < 0 || i >= len(r.choices) || !r.candidates[i].Room {
 		return nil

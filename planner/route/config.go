@@ -38,13 +38,16 @@ type Config struct {
 	// tail goes straight to a decode executor. 512, the bound of size class S;
 	// negative means never.
 	DirectMax int
-	// PrefillJobs and PrefillTokens bound what waits at one prefill executor: at
-	// most so many jobs, and beyond the first only up to so many tokens. A flip or
-	// a crash strands no more than this. 4 jobs, 2,048 tokens.
-	PrefillJobs   int
+	// PrefillNS bounds the work that waits at one prefill executor, beyond one job, by
+	// the time that it takes at the executor's measured speed: about two steps of a large
+	// worker. PrefillTokens is the bound until a speed is measured, and the least.
+	// PrefillJobs bounds the jobs, per accelerator. A flip or a crash strands no more
+	// than this. 1 s, 2,048 tokens, 8 jobs.
+	PrefillNS     int64
 	PrefillTokens int
-	// ScanMax bounds how many waiting turns of models that some executor runs are
-	// looked at per step. 512.
+	PrefillJobs   int
+	// ScanMax bounds how many turns are looked at per step that those who have room
+	// cannot take. 64.
 	ScanMax int
 	// PrefillTPS is assumed until an executor has measured its speed. 1,000 tokens/s.
 	PrefillTPS float64
@@ -95,9 +98,10 @@ func (c *Config) defaults() {
 	set(&c.MaxErrors, 3)
 	set(&c.MaxAttempts, 32)
 	set(&c.DirectMax, 512)
-	set(&c.PrefillJobs, 4)
+	set(&c.PrefillNS, 1_000_000_000)
+	set(&c.PrefillJobs, 8)
 	set(&c.PrefillTokens, 2048)
-	set(&c.ScanMax, 512)
+	set(&c.ScanMax, 64)
 	set(&c.PrefillTPS, 1000)
 	set(&c.MaxNodes, 1024)
 	set(&c.MaxEnds, 1<<18)

@@ -1,9 +1,6 @@
 package route
 
 import (
-	"slices"
-	"sort"
-
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -25,10 +22,33 @@ func (r *Router) look(now schemas.Time, t *turn) {
 		return
 	}
 	t.looked = max(now, 1)
-	t.shares = t.shares[:0]
+	t.shares, t.kept = t.shares[:0], t.kept[:0]
 	if !t.ready.Prompt.Uncached {
 		t.shares = r.dir.find(&t.ready.Prompt, t.shares)
+		t.kept = r.engines.find(&t.ready.Prompt, t.kept)
 	}
+	t.expect = r.missing(t)
+}
+
+// view makes have, engine and plan answer for one turn, so that one look at its shares
+// serves all executors.
+func (r *Router) view(t *turn) {
+	r.stamp++
+	r.viewed, r.outside = t, viewGiver{}
+	for _, s := range t.shares {
+		s.node.view, s.node.blocks = r.stamp, s.blocks
+	}
+	for _, k := range t.kept {
+		if k.x.stamp != r.stamp {
+			k.x.stamp, k.x.engine = r.stamp, k.blocks
+		}
+	}
+}
+
+// viewGiver is the giver for every node that holds nothing of the turn in view.
+type viewGiver struct {
+	known bool
+	share *share
 }
 
 // reading tells that a router that has just started does not know yet which nodes
@@ -39,38 +59,50 @@ func (r *Router) reading(now schemas.Time, t *turn) bool {
 		return false
 	}
 	early := int64(now-r.started) < r.cfg.HeartbeatNS // not every executor was heard
-	return early || slices.ContainsFunc(r.dir.list, func(n *tierNode) bool { return !n.known })
+	return early || r.dir.unknown > 0
 }
 
 // whole is the number of whole blocks of a prompt. The last 1 to 64 tokens yield the
 // first logits and are never found.
 func (t *turn) whole() int { return (t.ready.Prompt.N - 1) / blockTokens }
 
-// have is how many of a turn's blocks an executor's node holds. Where no directory
-// tells, what lineage knows of was computed on the only node that there is.
-func (r *Router) have(x *executor, t *turn) int {
-	if x.at == nil || !r.dir.any() {
+// have is how many blocks of the turn in view an executor's node holds. Where no
+// directory tells, what lineage knows of was computed on the only node that there is.
+func (r *Router) have(x *executor) int {
+	t := r.viewed
+	switch {
+	case x.at == nil || !r.dir.any():
 		if t.evicted {
 			return 0
 		}
 		return min(t.whole(), t.ready.Prompt.TailFrom/blockTokens)
-	}
-	for _, s := range t.shares {
-		if s.node == x.at {
-			return min(t.whole(), s.blocks)
-		}
+	case x.at.view == r.stamp:
+		return min(t.whole(), x.at.blocks)
 	}
 	return 0
 }
 
-// plan sets what x lacks against what it would take to bring it in. The break-even is
-// measured: tokens per second that come in, and tokens per second that are computed.
-func (r *Router) plan(x *executor, t *turn) plan {
-	p := plan{have: r.have(x, t)}
+// keeps is how many leading blocks of the turn in view a sequence in x's engine holds.
+func (r *Router) keeps(x *executor) int {
+	if x.stamp == r.stamp {
+		return x.engine
+	}
+	return 0
+}
+
+// plan sets what x lacks of the turn in view against what it would take to bring it in.
+// The break-even is measured: tokens per second that come in, and tokens per second that
+// are computed.
+func (r *Router) plan(x *executor) plan {
+	t := r.viewed
+	p := plan{have: r.have(x)}
 	p.compute = t.whole() - p.have
 	computing := float64(p.compute*blockTokens) / r.tps(x)
 	p.seconds = computing
-	if from := r.giver(x, t, p.have); from != nil {
+	if p.compute == 0 {
+		return p
+	}
+	if from := r.giver(x, p.have); from != nil {
 		n := min(t.whole(), from.blocks) - p.have
 		rate := x.bring
 		if rate <= 0 {
@@ -85,49 +117,55 @@ func (r *Router) plan(x *executor, t *turn) plan {
 	return p
 }
 
-// keeps is how many of a prompt's leading blocks a sequence in x's engine holds.
-func (x *executor) keeps(p *schemas.Prompt) (blocks int) {
-	for _, k := range x.kept {
-		if k.From == 0 && k.N > blocks && (ends(p.Path, k) || ends(p.Rest, k)) {
-			blocks = k.N
-		}
-	}
-	return blocks
-}
-
-// ends reports whether one of the extents ends where k does.
-func ends(es []schemas.Extent, k schemas.Extent) bool {
-	i := sort.Search(len(es), func(i int) bool { return es[i].From+es[i].N >= k.N })
-	return i < len(es) && es[i].From+es[i].N == k.N && es[i].Key == k.Key
+// planFor is plan for one executor alone.
+func (r *Router) planFor(x *executor, t *turn) plan {
+	r.view(t)
+	return r.plan(x)
 }
 
 // nearlyAll: of nodes that hold at least this share of what the deepest one holds,
 // the one that gives least is asked.
 const nearlyAll = 0.8
 
-// giver is the node to bring blocks in from: of those that hold more than have, the
-// least busy one of the deepest.
-func (r *Router) giver(x *executor, t *turn, have int) *share {
+// giver is the node to bring blocks of the turn in view in from: of those that hold
+// more than have, the least busy one of the deepest.
+func (r *Router) giver(x *executor, have int) *share {
+	if have > 0 || x.at == nil || x.at.view == r.stamp {
+		return r.giverFor(x.at, have)
+	}
+	if !r.outside.known {
+		r.outside = viewGiver{known: true, share: r.giverFor(x.at, have)}
+	}
+	return r.outside.share
+}
+
+func (r *Router) giverFor(at *tierNode, have int) *share {
 	var best *share
 	deepest := 0
-	for i := range t.shares { // deepest first
-		s := &t.shares[i]
-		if s.node == x.at || s.node.peer == "" || s.node.gives >= r.cfg.MaxGives || s.blocks <= have {
+	shares := r.viewed.shares
+	for i := range shares { // deepest first
+		s := &shares[i]
+		if s.blocks <= have || deepest > 0 && float64(s.blocks) < nearlyAll*float64(deepest) {
+			break
+		}
+		if s.node == at || s.node.peer == "" || s.node.gives >= r.cfg.MaxGives {
 			continue
 		}
 		if deepest == 0 {
 			deepest = s.blocks
 		}
-		if float64(s.blocks) >= nearlyAll*float64(deepest) && (best == nil || s.node.gives < best.node.gives) {
+		if best == nil || s.node.gives < best.node.gives {
 			best = s
 		}
 	}
 	return best
 }
 
-// sources names where the blocks of a plan are, and counts the nodes that give.
-func (r *Router) sources(x *executor, t *turn, p plan) []schemas.Source {
-	from := r.giver(x, t, p.have)
+// sources names where the blocks of a plan for the turn in view are, and counts the
+// nodes that give.
+func (r *Router) sources(x *executor, p plan) []schemas.Source {
+	t := r.viewed
+	from := r.giver(x, p.have)
 	if p.bring == 0 || from == nil {
 		return nil
 	}
@@ -143,8 +181,8 @@ func (r *Router) tps(x *executor) float64 {
 	if x.tps > 0 {
 		return x.tps
 	}
-	if v := r.speeds[x.pool]; v > 0 {
-		return v
+	if x.in != nil && x.in.tps > 0 {
+		return x.in.tps
 	}
 	return r.cfg.PrefillTPS
 }

@@ -26,6 +26,10 @@ type directory struct {
 	ends  map[endKey]*end
 	ring  []*end // all ends, for eviction in the manner of a clock
 	hand  int
+
+	unknown int    // nodes whose whole list was never read
+	stamp   uint64 // of the last find
+	due     bool   // a node may be to ask
 }
 
 // endKey is the first half of a block's key. Two blocks that share it are as likely
@@ -59,7 +63,10 @@ type tierNode struct {
 	// Entries of lives valid..life count. A list that is asked for begins a new life,
 	// and ends the old ones when it is complete.
 	life, valid uint32
-	known       bool // a whole list of it was read once
+	known       bool   // a whole list of it was read once
+	found       uint64 // the find that saw it last
+	view        uint64 // the view in which blocks is valid
+	blocks      int    // leading blocks of the turn in view that it holds
 
 	sync resync
 }
@@ -74,16 +81,15 @@ func (d *directory) node(id string) *tierNode {
 		return n
 	}
 	n := &tierNode{id: id, index: len(d.list)}
-	n.sync.want = true
+	n.sync.want, d.due = true, true
+	d.unknown++
 	d.nodes[id] = n
 	d.list = append(d.list, n)
 	return n
 }
 
 // any reports whether the whole list of some node was read.
-func (d *directory) any() bool {
-	return slices.ContainsFunc(d.list, func(n *tierNode) bool { return n.known })
-}
+func (d *directory) any() bool { return d.unknown < len(d.list) }
 
 func parseEnd(key string) (k endKey, ok bool) {
 	if len(key) < 2*len(k) {
@@ -195,12 +201,13 @@ type share struct {
 
 // find appends who holds how much of a prompt, the deepest first.
 func (d *directory) find(p *schemas.Prompt, dst []share) []share {
+	d.stamp++
 	dst = d.findIn(p.Rest, dst)
 	return d.findIn(p.Path, dst)
 }
 
 func (d *directory) findIn(es []schemas.Extent, dst []share) []share {
-	for i := len(es) - 1; i >= 0; i-- {
+	for i := len(es) - 1; i >= 0 && len(dst) < len(d.list); i-- {
 		k, ok := parseEnd(es[i].Key)
 		if !ok {
 			continue
@@ -211,10 +218,10 @@ func (d *directory) findIn(es []schemas.Extent, dst []share) []share {
 		}
 		for _, h := range x.holders {
 			n := d.list[h.node]
-			if h.life < n.valid || slices.ContainsFunc(dst, func(s share) bool { return s.node == n }) {
+			if h.life < n.valid || n.found == d.stamp {
 				continue
 			}
-			x.used = true
+			x.used, n.found = true, d.stamp
 			dst = append(dst, share{node: n, blocks: x.blocks, key: es[i].Key})
 		}
 	}

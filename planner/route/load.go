@@ -1,8 +1,6 @@
 package route
 
 import (
-	"slices"
-
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -21,29 +19,17 @@ type totals struct {
 	over int
 }
 
-// totalsOf are the books of a pool, nil when there are too many pools.
-func (r *Router) totalsOf(pool string) *totals {
-	c := r.totals[pool]
-	if c == nil && len(r.totals) < schemas.MaxPools {
-		c = &totals{}
-		r.totals[pool] = c
-		i, _ := slices.BinarySearch(r.pools, pool)
-		r.pools = slices.Insert(r.pools, i, pool)
-	}
-	return c
-}
-
 // arrived counts a turn that became ready, with what is to be computed as far as the
 // directory knows. One that was admitted before this router started was counted by
 // the one before, and stands in what waits.
 func (r *Router) arrived(now schemas.Time, t *turn) {
 	r.look(now, t)
 	t.expect = r.missing(t)
-	c := r.totalsOf(t.ready.Pool)
-	if c == nil || t.old {
+	if t.old {
 		return
 	}
-	t.counted = true
+	c := &t.in.totals
+	t.counted = t.expect
 	c.turns++
 	c.prompt += uint64(t.ready.Prompt.N)
 	c.compute(t.ready.Prompt.N, t.expect)
@@ -74,27 +60,25 @@ func (r *Router) missing(t *turn) int {
 
 // found corrects what was counted of a turn by what an executor found of its prompt.
 func (r *Router) found(t *turn, cached int) {
-	c := r.totals[t.ready.Pool]
-	if c == nil || !t.counted {
+	was := t.counted
+	if was == 0 {
 		return
 	}
-	t.counted = false
+	c := &t.in.totals
+	t.counted = 0
 	n := t.ready.Prompt.N
 	switch computed := n - min(max(cached, 0), n); {
-	case computed > t.expect:
-		c.compute(n-t.expect, computed-t.expect)
+	case computed > was:
+		c.compute(n-was, computed-was)
 	default:
-		c.over += t.expect - computed
+		c.over += was - computed
 	}
 }
 
 // answered counts a turn that ended with a result of an executor.
 func (r *Router) answered(t *turn, m *schemas.Result) {
 	r.found(t, m.Usage.Cached)
-	c := r.totals[t.ready.Pool]
-	if c == nil {
-		return
-	}
+	c := &t.in.totals
 	c.ended++
 	c.output += uint64(max(m.Usage.Completion, 0))
 	c.context += float64(m.Usage.Completion) * (float64(t.ready.Prompt.N) + float64(m.Usage.Completion)/2)
@@ -121,39 +105,47 @@ func (r *Router) publishLoad(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 		return out
 	}
 	r.loadAt = now + schemas.Time(r.cfg.LoadNS)
-	l := &schemas.Load{Header: schemas.H(), AtNS: int64(now), Router: r.cfg.Epoch, Pools: make([]schemas.PoolLoad, len(r.pools))}
-	for i, pool := range r.pools {
-		c := r.totals[pool]
+	l := &schemas.Load{Header: schemas.H(), AtNS: int64(now), Router: r.cfg.Epoch, Pools: make([]schemas.PoolLoad, min(len(r.pools), schemas.MaxPools))}
+	for i := range l.Pools {
+		p, c := r.pools[i], &r.pools[i].totals
 		l.Pools[i] = schemas.PoolLoad{
-			Pool: pool, Turns: c.turns, Prompt: c.prompt, Uncached: c.uncached, Attention: c.attention,
+			Pool: p.name, Turns: c.turns, Prompt: c.prompt, Uncached: c.uncached, Attention: c.attention,
 			Ended: c.ended, Output: c.output, Context: c.context, Absorbed: c.absorbed, Refused: c.refused,
 		}
-	}
-	for _, t := range r.waiting {
-		i, ok := slices.BinarySearch(r.pools, t.ready.Pool)
-		if !ok {
-			continue
-		}
-		p := &l.Pools[i]
-		if t.stage == schemas.StagePrefill && !t.local && !t.alone && !r.small((t.expect-1)/blockTokens) {
-			p.WaitPrefill++
-			p.WaitTokens += t.expect
-		} else {
-			p.WaitDecode++
-		}
-		p.OldestNS = max(p.OldestNS, int64(now-t.since))
-	}
-	for _, id := range r.ids {
-		x := r.execs[id]
-		i, ok := slices.BinarySearch(r.pools, x.pool)
-		if !ok {
-			continue
-		}
-		p := &l.Pools[i]
-		p.Prefilling += len(x.prefills)
-		p.PrefillTokens += x.tokens
-		p.Decoding += x.decoding
-		p.DecodeTokens += x.contexts
+		p.load(now, &l.Pools[i])
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindLoad, Subject: schemas.LoadSubject(r.cfg.Cell), Core: true, Load: l})
+}
+
+// load fills in what waits and runs.
+func (p *pool) load(now schemas.Time, l *schemas.PoolLoad) {
+	add := func(t *turn, n need) {
+		if n >= needS {
+			l.WaitPrefill++
+			l.WaitTokens += t.expect
+		} else {
+			l.WaitDecode++
+		}
+		l.OldestNS = max(l.OldestNS, int64(now-t.since))
+	}
+	for n := range needs {
+		for _, t := range p.queue[n].ts {
+			add(t, n)
+		}
+	}
+	for _, ts := range p.list {
+		for _, t := range ts {
+			n := t.class
+			if t.stage == schemas.StageDecode || t.local {
+				n = needDecode
+			}
+			add(t, n)
+		}
+	}
+	for _, x := range p.xs {
+		l.Prefilling += len(x.prefills)
+		l.PrefillTokens += x.tokens
+		l.Decoding += x.decoding
+		l.DecodeTokens += x.contexts
+	}
 }

@@ -1,134 +1,203 @@
 package route
 
 import (
-	"slices"
-
 	"github.com/weir-dev/weir/schemas"
 )
 
-// place gives waiting turns to executors that have room, oldest first. A turn
-// that finds no room does not hold up the ones behind it that need another
-// stage.
+// place gives waiting turns to executors that have room. A need for which nobody has
+// room does not hold up the others, and costs nothing.
 func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
-	if len(r.waiting) == 0 || r.busGone {
+	if r.waiting == 0 || r.busGone {
 		return out
 	}
-	if !r.anyRoom() {
-		return out
-	}
-	kept := r.waiting[:0:0]
-	scanned := 0
-	live := r.livePools()
-	var noEmpty []string // pools without an empty executor
-	for i, t := range r.waiting {
-		if scanned >= r.cfg.ScanMax {
-			kept = append(kept, r.waiting[i:]...)
-			break
+	for _, p := range r.pools {
+		if p.refit {
+			p.refit = false
+			r.relist(now, p, listMisfit)
 		}
-		if t.alone && slices.Contains(noEmpty, t.ready.Pool) {
-			// After a death thousands of turns may wait for an executor of their own;
-			// they must not keep the scan from the others.
-			kept = append(kept, t)
-			continue
-		}
-		if !slices.Contains(live, t.ready.Pool) {
-			kept = append(kept, t) // turns of a model that nobody runs cost the others no part of the scan
-			continue
-		}
-		scanned++
-		if !r.settled(now) && (t.old || r.reading(now, t)) {
-			kept = append(kept, t)
-			continue
-		}
-		var ok bool
-		if out, ok = r.placeOne(now, t, out); !ok {
-			kept = append(kept, t)
-			if t.alone {
-				noEmpty = append(noEmpty, t.ready.Pool)
-			}
+		if p.dirty {
+			out = r.placeIn(now, p, out)
 		}
 	}
-	r.waiting = kept
 	return out
 }
 
-// livePools are the models that some living executor runs.
-func (r *Router) livePools() []string {
-	var pools []string
-	for _, id := range r.ids {
-		if x := r.execs[id]; x.alive && !slices.Contains(pools, x.pool) {
-			pools = append(pools, x.pool)
+// tried is what became of a turn that place looked at.
+type tried uint8
+
+const (
+	triedPlaced tried = iota
+	triedMoved        // it has another need
+	triedNoRoom       // those that have room do not suit it
+)
+
+// placeIn places the turns of one pool, of those that wait for different things the
+// one whose turn it is first.
+func (r *Router) placeIn(now schemas.Time, p *pool, out []schemas.Msg) []schemas.Msg {
+	p.dirty = false
+	skipped, waits := r.skipped[:0], r.waits[:0]
+	alone := p.rooms[needAlone] > 0
+	for budget := r.cfg.ScanMax; ; {
+		n, ok := p.next(alone)
+		if !ok {
+			break
+		}
+		if budget == 0 {
+			p.dirty = true // the others are looked at with the next message
+			break
+		}
+		t := p.queue[n].first()
+		p.queue[n].remove(t)
+		t.queue = nil
+		var did tried
+		if out, did = r.tryPlace(now, t, n, out); did == triedPlaced {
+			r.waiting--
+			continue
+		}
+		budget--
+		if did == triedNoRoom {
+			skipped, waits = append(skipped, t), append(waits, n)
+			// After a death thousands of turns may wait for an executor of their own;
+			// one is kept free for the first.
+			alone = alone && n != needAlone
 		}
 	}
-	return pools
+	for i, t := range skipped {
+		t.queue = &p.queue[waits[i]]
+		t.queue.push(t)
+	}
+	clear(skipped)
+	r.skipped, r.waits = skipped[:0], waits[:0]
+	return out
 }
 
-// anyRoom is a cheap test that spares the scan while every executor is full.
-func (r *Router) anyRoom() bool {
-	for _, id := range r.ids {
-		x := r.execs[id]
-		if x.open() && (r.decodeRoom(x) || r.prefillRoom(x, 0) || x.reserved != nil && x.empty()) {
-			return true
+// next is the need with room whose first turn comes before those of the others.
+func (p *pool) next(alone bool) (best need, ok bool) {
+	var first *turn
+	for n := range needs {
+		t := p.queue[n].first()
+		if t == nil || n == needAlone && !alone || !p.hasRoom(n) {
+			continue
+		}
+		if first == nil || t.keys[byKey] < first.keys[byKey] || t.keys[byKey] == first.keys[byKey] && t.order < first.order {
+			best, first = n, t
 		}
 	}
-	return false
+	return best, first != nil
 }
 
-func (r *Router) placeOne(now schemas.Time, t *turn, out []schemas.Msg) ([]schemas.Msg, bool) {
+// hasRoom tells whether some executor has room for a need. A prompt that nobody
+// prefills waits for the decode side, which does what it must.
+func (p *pool) hasRoom(n need) bool {
+	if n >= needS && p.takers[n] == 0 {
+		n = needDecode
+	}
+	return p.rooms[n] > 0
+}
+
+// move queues a turn again under another need.
+func (r *Router) move(now schemas.Time, t *turn) tried {
+	r.enqueue(now, t)
+	return triedMoved
+}
+
+// tryPlace places a turn that was taken from the queue of need n, or says why not.
+func (r *Router) tryPlace(now schemas.Time, t *turn, n need, out []schemas.Msg) ([]schemas.Msg, tried) {
 	r.look(now, t)
-	if t.alone {
-		x := r.emptyFor(t)
-		if x == nil {
-			return out, false
-		}
-		if t.keeps != nil {
-			t.keeps.reserved, t.keeps = nil, nil
-		}
-		x.alone, t.local = t, true
-		return r.put(now, t, schemas.StageDecode, x, nil, out), true
+	if n == needAlone {
+		return r.tryAlone(now, t, out)
 	}
-	x := r.bestDecode(t, nil)
-	if t.stage != schemas.StageDecode && !t.local && !r.direct(t, x) {
-		pre := r.cheapestPrefill(t)
-		switch {
-		case pre != nil && pre.role == schemas.RoleMixed && r.decodeRoom(pre):
-			// Prefill and decode in one place need no hand-over.
-			t.local = true
-			return r.put(now, t, schemas.StageDecode, pre, nil, out), true
-		case pre != nil:
-			// A decode executor of another node brings the blocks in from here, once they
-			// are sealed: it is chosen then.
-			return r.put(now, t, schemas.StagePrefill, pre, r.bestDecode(t, pre), out), true
-		case r.anyPrefills(t):
-			return out, false // wait for room
-		}
-		t.local = true // nobody prefills: the decode side does what it must
+	r.view(t)
+	var x *executor
+	if t.in.rooms[needDecode] > 0 {
+		x = r.bestDecode(t, nil)
 	}
+	if t.stage == schemas.StageDecode || t.local {
+		return r.tryDecode(now, t, x, out)
+	}
+	if x != nil && r.small(r.plan(x).compute) {
+		return r.put(now, t, schemas.StageDecode, x, nil, out), triedPlaced
+	}
+	if n == needDecode {
+		// What little it lacks is not there where there is a slot.
+		t.indirect = t.indirect || x != nil || !r.small((t.expect-1)/blockTokens)
+		if t.indirect {
+			return out, r.move(now, t)
+		}
+		return out, r.unfit(t, needDecode)
+	}
+	return r.tryPrefill(now, t, x, n, out)
+}
+
+func (r *Router) tryPrefill(now schemas.Time, t *turn, x *executor, n need, out []schemas.Msg) ([]schemas.Msg, tried) {
+	if x == nil && !t.indirect && r.small((t.expect-1)/blockTokens) {
+		return out, r.move(now, t) // meanwhile others computed it: it waits for a decode slot
+	}
+	pre := r.cheapestPrefill(t, n)
+	switch {
+	case pre != nil && pre.role == schemas.RoleMixed && pre.room[needDecode]:
+		// Prefill and decode in one place need no hand-over.
+		t.local = true
+		return r.put(now, t, schemas.StageDecode, pre, nil, out), triedPlaced
+	case pre != nil:
+		// A decode executor of another node brings the blocks in from here, once they
+		// are sealed: it is chosen then.
+		var then *executor
+		if t.in.rooms[needDecode] > 0 {
+			then = r.bestDecode(t, pre)
+		}
+		return r.put(now, t, schemas.StagePrefill, pre, then, out), triedPlaced
+	case r.anyTakes(t, n):
+		return out, triedNoRoom
+	case x == nil:
+		return out, r.unfit(t, needDecode)
+	}
+	t.local = true // nobody prefills: the decode side does what it must
+	return r.put(now, t, schemas.StageDecode, x, nil, out), triedPlaced
+}
+
+func (r *Router) tryDecode(now schemas.Time, t *turn, x *executor, out []schemas.Msg) ([]schemas.Msg, tried) {
 	if x == nil {
-		return out, false
+		return out, r.unfit(t, needDecode)
 	}
-	if t.prefillOn != "" && x.at != nil && !r.handsOver(t) && !r.small(r.plan(x, t).compute) {
+	if t.prefillOn != "" && x.at != nil && !r.handsOver(t) && !r.small(r.plan(x).compute) {
 		t.local = true // it lacks what another node computed, and is to compute it itself
 	}
-	return r.put(now, t, schemas.StageDecode, x, nil, out), true
+	return r.put(now, t, schemas.StageDecode, x, nil, out), triedPlaced
 }
 
-// direct reports whether a turn skips the prefill stage: so little is to be computed
-// on x, or on the executor that is waited for when x is nil.
-func (r *Router) direct(t *turn, x *executor) bool {
-	if x != nil {
-		return r.small(r.plan(x, t).compute)
+func (r *Router) tryAlone(now schemas.Time, t *turn, out []schemas.Msg) ([]schemas.Msg, tried) {
+	x := r.emptyFor(t)
+	if x == nil {
+		return out, r.unfit(t, needAlone)
 	}
-	least := t.whole()
-	for _, id := range r.ids {
-		if o := r.execs[id]; o.alive && o.fits(t) && o.role.Takes(schemas.StageDecode) {
-			least = min(least, r.plan(o, t).compute)
+	if k := t.keeps; k != nil {
+		k.reserved, t.keeps = nil, nil
+		r.update(k)
+	}
+	x.alone, t.local = t, true
+	return r.put(now, t, schemas.StageDecode, x, nil, out), triedPlaced
+}
+
+// unfit puts a turn aside that no living executor could ever take, whatever room it has.
+func (r *Router) unfit(t *turn, n need) tried {
+	if r.anyTakes(t, n) {
+		return triedNoRoom
+	}
+	r.list(t, listMisfit)
+	return triedMoved
+}
+
+// unpark looks again at turns that waited for the router to learn what there is.
+func (r *Router) unpark(now schemas.Time) {
+	for _, p := range r.pools {
+		if len(p.list[listParked]) > 0 {
+			r.relist(now, p, listParked)
 		}
 	}
-	return r.small(least)
 }
 
-func (r *Router) small(blocks int) bool { return blocks == 0 || blocks*blockTokens <= r.cfg.DirectMax }
+func (r *Router) small(blocks int) bool { return blocks <= 0 || blocks*blockTokens <= r.cfg.DirectMax }
 
 // put places one stage. then is the executor that will decode after a prefill.
 func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *executor, out []schemas.Msg) []schemas.Msg {
@@ -145,10 +214,10 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		Header: schemas.H(), Stage: stage, Attempt: t.attempt, Ready: t.ready, Router: r.cfg.Epoch, Alone: t.alone, Local: t.local,
 		PlacedNS: int64(now), FirstNS: t.first, Spans: t.spans, Miss: t.miss,
 	}
-	p := r.plan(x, t)
+	p := r.planFor(x, t)
 	t.promised, t.charged = 0, 0
 	if stage == schemas.StagePrefill || !r.handsOver(t) {
-		job.Sources = r.sources(x, t, p)
+		job.Sources = r.sources(x, p)
 		t.promised = p.have + p.bring
 	}
 	if stage == schemas.StagePrefill {
@@ -157,6 +226,8 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		x.tokens += t.charged
 		if then != nil {
 			then.decodes[t.ready.Job] = t
+			then.coming += t.ready.Prompt.N
+			r.update(then)
 			t.boot = then.boot
 			job.DecodeOn = then.id
 		}
@@ -165,6 +236,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		x.occupy(t)
 		job.PrefillOn, job.Cached, job.BusyNS = t.prefillOn, t.cached, t.busy
 	}
+	r.update(x)
 	r.counts.Placed++
 	return append(out, schemas.Msg{
 		Kind: schemas.KindJob, Subject: schemas.JobSubject(stage, r.cfg.Cell, x.id, t.ready.Job), Trace: t.trace,
@@ -175,41 +247,66 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 // open: it may get new work at all.
 func (x *executor) open() bool { return x.alive && !x.closed && x.alone == nil }
 
-// fits: it runs the turn's model, and its sequences are long enough.
-func (x *executor) fits(t *turn) bool {
-	return x.pool == t.ready.Pool && x.context > t.ready.Prompt.N
+// fits: its sequences are long enough.
+func (x *executor) fits(t *turn) bool { return x.context > t.ready.Prompt.N }
+
+// prefillRoom: one job always, more while what waits there is done soon. An executor of
+// several accelerators may advance as many prompts at once, each step as long as its
+// longest, so that many and as many to follow are wanted, however long they are.
+func (r *Router) prefillRoom(x *executor) bool {
+	jobs := len(x.prefills)
+	switch {
+	case !x.role.Takes(schemas.StagePrefill) || x.reserved != nil || jobs >= r.cfg.PrefillJobs*max(1, x.size):
+		return false
+	case jobs == 0:
+		return true
+	case x.size > 1 && jobs < 2*x.size:
+		return x.tokens < 4*r.credit(x)
+	}
+	return x.tokens < r.credit(x)
 }
 
-// prefillRoom: one job always, more while few tokens wait.
-func (r *Router) prefillRoom(x *executor, need int) bool {
-	if !x.role.Takes(schemas.StagePrefill) || x.reserved != nil || len(x.prefills) >= r.cfg.PrefillJobs {
+// credit is how many tokens may wait at a prefill executor, from its measured speed.
+func (r *Router) credit(x *executor) int {
+	tps := x.tps
+	if tps <= 0 && x.in != nil {
+		tps = x.in.tps
+	}
+	return max(r.cfg.PrefillTokens, int(tps*float64(r.cfg.PrefillNS)/1e9))
+}
+
+// decodeRoom: a slot, and memory for one more context as far as prompts and the mean
+// answer tell. Beyond that the engine would have to give sequences back.
+func (r *Router) decodeRoom(x *executor) bool {
+	if !x.role.Takes(schemas.StageDecode) || x.reserved != nil || len(x.decodes) >= x.slots {
 		return false
 	}
-	return len(x.prefills) == 0 || x.tokens+need <= r.cfg.PrefillTokens
+	if x.kv <= 0 || len(x.decodes) == 0 {
+		return true
+	}
+	answers := 0.0
+	if x.in != nil && x.in.totals.ended > 0 {
+		answers = float64(x.in.totals.output) / float64(x.in.totals.ended) / 2 * float64(len(x.decodes))
+	}
+	return float64(x.contexts+x.coming)+answers < kvShare*float64(x.kv)
 }
 
-func (r *Router) decodeRoom(x *executor) bool {
-	return x.role.Takes(schemas.StageDecode) && x.reserved == nil && len(x.decodes) < x.slots
-}
+// kvShare of an engine's memory may be promised to decodes.
+const kvShare = 0.9
 
 // cheapestPrefill is the executor with room that would be done first: after what
 // waits there, what it brings in and what it computes.
-func (r *Router) cheapestPrefill(t *turn) *executor {
+func (r *Router) cheapestPrefill(t *turn, n need) *executor {
 	if r.cfg.Choose != nil {
-		return r.chosen(t, schemas.StagePrefill, nil)
+		return r.chosen(t, n, nil)
 	}
 	var best *executor
 	least := 0.0
-	for _, id := range r.ids {
-		x := r.execs[id]
-		if !x.open() || !x.fits(t) || !x.allows(t) {
+	for _, x := range t.in.xs {
+		if !x.room[n] || !x.fits(t) {
 			continue
 		}
-		p := r.plan(x, t)
-		if !r.prefillRoom(x, p.compute*blockTokens) {
-			continue
-		}
-		if s := p.seconds + float64(x.tokens)/r.tps(x); best == nil || s < least {
+		if s := r.plan(x).seconds + float64(x.tokens)/r.tps(x); best == nil || s < least {
 			best, least = x, s
 		}
 	}
@@ -226,24 +323,25 @@ func (r *Router) handsOver(t *turn) bool {
 	return x != nil && x.alive && x.boot == t.prefillBoot
 }
 
-// bestDecode is the executor with room that lacks least of the prompt, in seconds;
-// the share of its slots in use counts too, and what its engine still holds. near, when given, must use the same
-// memory.
+// bestDecode is the executor with room that lacks least of the turn in view, in seconds;
+// the share of its slots in use counts too, and what its engine still holds. near, when
+// given, must use the same memory.
 func (r *Router) bestDecode(t *turn, near *executor) *executor {
 	if r.cfg.Choose != nil {
-		return r.chosen(t, schemas.StageDecode, near)
+		return r.chosen(t, needDecode, near)
 	}
 	var best *executor
 	least := 0.0
-	for _, id := range r.ids {
-		x := r.execs[id]
-		if !x.open() || !x.fits(t) || !r.decodeRoom(x) || near != nil && x.at != near.at && !r.cfg.Handover {
+	spread := float64(r.cfg.SpreadNS) / 1e9
+	plain := near != nil || r.handsOver(t)
+	for _, x := range t.in.xs {
+		if !x.room[needDecode] || !x.fits(t) || near != nil && x.at != near.at && !r.cfg.Handover {
 			continue
 		}
-		s := float64(r.cfg.SpreadNS) / 1e9 * float64(len(x.decodes)) / float64(x.slots)
-		s -= float64(x.keeps(&t.ready.Prompt)*blockTokens) / r.cfg.ImportTPS
-		if near == nil && !r.handsOver(t) {
-			s += r.plan(x, t).seconds
+		s := spread * float64(len(x.decodes)) / float64(x.slots)
+		s -= float64(r.keeps(x)*blockTokens) / r.cfg.ImportTPS
+		if !plain {
+			s += r.plan(x).seconds
 		}
 		if best == nil || s < least {
 			best, least = x, s
@@ -252,15 +350,10 @@ func (r *Router) bestDecode(t *turn, near *executor) *executor {
 	return best
 }
 
-// allows reports whether the assignment lets x prefill a turn of that size.
-func (x *executor) allows(t *turn) bool {
-	a := schemas.Assignment{Role: x.role, Classes: x.classes}
-	return a.Allows(schemas.StagePrefill, t.ready.Prompt.N-t.ready.Prompt.TailFrom)
-}
-
-func (r *Router) anyPrefills(t *turn) bool {
-	for _, id := range r.ids {
-		if x := r.execs[id]; x.alive && x.fits(t) && x.allows(t) {
+// anyTakes reports whether some living executor takes a turn's need at all.
+func (r *Router) anyTakes(t *turn, n need) bool {
+	for _, x := range t.in.xs {
+		if x.takes[n] && x.fits(t) {
 			return true
 		}
 	}
@@ -273,9 +366,8 @@ func (r *Router) anyPrefills(t *turn) bool {
 func (r *Router) emptyFor(t *turn) *executor {
 	var keep *executor
 	reserved := false
-	for _, id := range r.ids {
-		x := r.execs[id]
-		if !x.open() || !x.role.Takes(schemas.StageDecode) || !x.fits(t) {
+	for _, x := range t.in.xs {
+		if !x.open() || !x.takes[needAlone] || !x.fits(t) {
 			continue
 		}
 		if x.empty() {
@@ -290,10 +382,12 @@ func (r *Router) emptyFor(t *turn) *executor {
 		}
 	}
 	if keep != nil && !reserved {
-		if t.keeps != nil { // which ended, or got another role
-			t.keeps.reserved = nil
+		if k := t.keeps; k != nil { // which ended, or got another role
+			k.reserved = nil
+			r.update(k)
 		}
 		keep.reserved, t.keeps = t, keep
+		r.update(keep)
 	}
 	return nil
 }

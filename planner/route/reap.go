@@ -1,7 +1,9 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -46,21 +48,26 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 		}
 	}
 	x.closed = false
-	x.boot, x.pool, x.role, x.classes, x.epoch, x.slots, x.context = h.Boot, h.Pool, h.Role, h.Classes, h.Epoch, h.Slots, h.Context
+	r.join(x, h.Pool)
+	if x.context != h.Context || x.role != h.Role || !x.alive {
+		x.in.refit = true
+	}
+	x.boot, x.role, x.classes, x.epoch, x.slots, x.context = h.Boot, h.Role, h.Classes, h.Epoch, h.Slots, h.Context
+	x.size, x.kv = max(h.Size, 1), h.KVTokens
 	x.lastHB, x.alive = now, true
 	if h.PrefillTPS > 0 {
-		if len(r.speeds) >= r.cfg.MaxExecutors {
-			clear(r.speeds) // names of models that nobody runs any more
-		}
-		x.tps, r.speeds[h.Pool] = h.PrefillTPS, h.PrefillTPS
+		x.tps, x.in.tps = h.PrefillTPS, h.PrefillTPS
 	}
-	x.bring, x.at, x.kept = h.BringTPS, r.dir.node(h.Node), h.Kept[:min(len(h.Kept), max(h.Slots, 0))]
-	return r.compare(now, x, h, out)
+	x.bring, x.at = h.BringTPS, r.dir.node(h.Node)
+	r.engines.set(x, h.Kept[:min(len(h.Kept), max(h.Slots, 0))])
+	out = r.compare(now, x, h, out)
+	r.update(x)
+	return out
 }
 
 // compare sets what an executor says it holds against what was placed on it.
 func (r *Router) compare(now schemas.Time, x *executor, h *schemas.Heartbeat, out []schemas.Msg) []schemas.Msg {
-	held := make(map[string]bool, len(h.Held))
+	r.beats++
 	for _, j := range h.Held {
 		t := r.turns[j.Job]
 		switch {
@@ -77,20 +84,30 @@ func (r *Router) compare(now schemas.Time, x *executor, h *schemas.Heartbeat, ou
 			r.adopt(now, t, x, j)
 		}
 		if t.exec == x {
-			held[j.Job] = true
-			t.missing = 0
+			t.beat, t.missing = r.beats, 0
 		}
 	}
-	for _, t := range r.onExecutor(x) {
-		if held[t.ready.Job] || int64(now-t.placedAt) < 2*r.cfg.HeartbeatNS {
-			continue
+	var lost []*turn
+	for _, ts := range [...]map[string]*turn{x.prefills, x.decodes} {
+		for _, t := range ts {
+			if t.exec != x || t.beat == r.beats || int64(now-t.placedAt) < 2*r.cfg.HeartbeatNS {
+				continue
+			}
+			if t.missing++; t.missing >= 2 {
+				lost = append(lost, t)
+			}
 		}
-		if t.missing++; t.missing >= 2 {
-			r.counts.Lost++
-			out = r.again(now, t, out)
-		}
+	}
+	sortTurns(lost)
+	for _, t := range lost {
+		r.counts.Lost++
+		out = r.again(now, t, out)
 	}
 	return out
+}
+
+func sortTurns(ts []*turn) {
+	slices.SortFunc(ts, func(a, b *turn) int { return cmp.Compare(a.order, b.order) })
 }
 
 // later reports whether what an executor holds comes after what the router knows.
@@ -124,12 +141,13 @@ func (r *Router) adopt(now schemas.Time, t *turn, x *executor, j schemas.Held) {
 	if j.Stage == schemas.StagePrefill {
 		x.prefills[t.ready.Job] = t
 		r.look(now, t)
-		t.charged = r.plan(x, t).compute * blockTokens
+		t.charged = r.planFor(x, t).compute * blockTokens
 		x.tokens += t.charged
 	} else {
 		x.decodes[t.ready.Job] = t
 		x.occupy(t)
 	}
+	r.update(x)
 }
 
 // onExecutor lists the turns placed on x in order of arrival.
@@ -143,7 +161,7 @@ func (r *Router) onExecutor(x *executor) []*turn {
 			ts = append(ts, t)
 		}
 	}
-	sort.Slice(ts, func(i, j int) bool { return ts[i].order < ts[j].order })
+	sortTurns(ts)
 	return ts
 }
 
@@ -160,11 +178,16 @@ func (r *Router) lost(now schemas.Time, x *executor, guilty bool, cause string, 
 	for _, t := range ts {
 		x.vacate(t)
 	}
-	x.prefills, x.decodes, x.tokens, x.alone = map[string]*turn{}, map[string]*turn{}, 0, nil
+	x.prefills, x.decodes, x.tokens, x.coming, x.alone = map[string]*turn{}, map[string]*turn{}, 0, 0, nil
 	if x.reserved != nil {
 		x.reserved.keeps, x.reserved = nil, nil
 	}
 	x.alive, x.closed = false, false
+	r.engines.set(x, nil)
+	if x.in != nil {
+		x.in.refit = true
+		r.update(x)
+	}
 	if guilty {
 		r.counts.Deaths++
 	}
@@ -202,16 +225,9 @@ func (r *Router) reap(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		}
 	}
 	r.forgetExecutors(now)
-	var late []*turn
-	for _, t := range r.turns {
-		if t.state == stateFailing && !r.busGone && int64(now-t.failAt) > 10*r.cfg.TickNS || t.state != stateFailing && t.ready.DeadlineNS > 0 && int64(now) > t.ready.DeadlineNS {
-			late = append(late, t)
-		}
-	}
-	sort.Slice(late, func(i, j int) bool { return late[i].order < late[j].order })
-	for _, t := range late {
+	for t := r.late.first(); t != nil && int64(now) > t.ready.DeadlineNS; t = r.late.first() {
+		r.late.remove(t)
 		if t.state == stateFailing {
-			out = r.publishFailure(now, t, out)
 			continue
 		}
 		where := "it waited for an executor"
@@ -219,6 +235,11 @@ func (r *Router) reap(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 			where = fmt.Sprintf("it was in %s on %s", t.stage, t.exec.id)
 		}
 		out = r.fail(now, t, &schemas.Failure{Code: schemas.CodeDeadline, Message: "the turn's deadline has passed while " + where}, out)
+	}
+	for _, t := range r.failing {
+		if !r.busGone && int64(now-t.failAt) > 10*r.cfg.TickNS {
+			out = r.publishFailure(now, t, out)
+		}
 	}
 	return out
 }
@@ -229,6 +250,7 @@ func (r *Router) forgetExecutors(now schemas.Time) {
 	kept := r.ids[:0]
 	for _, id := range r.ids {
 		if x := r.execs[id]; !x.alive && int64(now-x.lastHB) > r.cfg.ForgetNS {
+			r.leave(x)
 			delete(r.execs, id)
 			continue
 		}

@@ -40,6 +40,7 @@ func (r *Router) notice(m *schemas.KVNotice) {
 	// anyway.
 	if gap := m.Epoch != n.epoch || m.Seq != n.seq+1; gap && n.epoch != 0 || m.Cleared {
 		r.counts.Gaps++
+		r.dir.due = true
 		n.sync.want, n.sync.upTo, n.sync.tries, n.sync.at = true, m.Seq-1, 0, 0
 		if m.Cleared {
 			n.sync.upTo = m.Seq
@@ -132,7 +133,7 @@ func (r *Router) synced(now schemas.Time, d *schemas.OpDone, out []schemas.Msg) 
 		return out
 	}
 	s, rep := &n.sync, d.Sync
-	s.op = 0
+	s.op, r.dir.due = 0, true
 	switch {
 	case d.Err != "" || rep == nil || rep.Epoch < n.epoch || s.page > 0 && rep.Epoch != s.epoch:
 		r.syncFailed(now, n)
@@ -163,7 +164,11 @@ func (r *Router) synced(now schemas.Time, d *schemas.OpDone, out []schemas.Msg) 
 	if s.page++; rep.More && s.page < maxSyncPages {
 		return r.ask(n, out)
 	}
+	if !n.known {
+		r.dir.unknown--
+	}
 	n.valid, n.known = n.life, true
+	r.unpark(now)
 	s.gone, s.tries = nil, 0
 	return out
 }

@@ -1,7 +1,7 @@
 package route
 
 import (
-	"sort"
+	"slices"
 
 	"github.com/weir-dev/weir/schemas"
 )
@@ -17,7 +17,14 @@ type turn struct {
 	ready *schemas.Ready
 	seq   uint64 // of the READY message
 	trace schemas.Trace
-	order uint64 // arrival, for first come first served
+	order uint64 // of arrival
+
+	in     *pool
+	class  need          // of its prefill
+	keys   [orders]int64 // the smallest first, see heap
+	pos    [orders]int   // in a heap, from 1 on
+	queue  *heap         // in which it waits
+	listed bool          // it stands in a list of its pool instead
 
 	state    state
 	stage    schemas.Stage // the stage that is placed, or to be placed next
@@ -34,6 +41,7 @@ type turn struct {
 	evicted bool // blocks that were promised were not in the tier
 
 	shares   []share      // which nodes hold how much of the prompt, the deepest first
+	kept     []keptShare  // and which engines
 	looked   schemas.Time // when that was looked up; 0 when it is to be done anew
 	promised int          // blocks that the executor was to find, or to bring in
 	charged  int          // tokens that it was to compute, in its books
@@ -45,6 +53,7 @@ type turn struct {
 	alone       bool
 	keeps       *executor // kept free of new work until this alone turn can have it
 	local       bool      // compute everything on the decode executor
+	indirect    bool      // little is to be computed, but not where there is a decode slot
 	prefillOn   string
 	prefillBoot string // life of prefillOn
 	cached      int
@@ -58,9 +67,10 @@ type turn struct {
 	failure *schemas.Failure
 	failAt  schemas.Time // last publish of the failure
 
-	expect   int  // prompt tokens to be computed, as far as the directory knew when it became ready
-	counted  bool // they stand in the totals, and were not set right yet
-	occupies bool // it stands in decoding and contexts of exec
+	expect   int    // prompt tokens to be computed, as far as the directory knew when it became ready
+	counted  int    // tokens of it that stand in the totals and were not set right yet; 0 when none do
+	beat     uint64 // the heartbeat that named it last, see compare
+	occupies bool   // it stands in decoding and contexts of exec
 }
 
 type state uint8
@@ -78,12 +88,14 @@ type executor struct {
 	id      string
 	boot    string
 	gone    string // the life that ended last: its heartbeats may still be under way
-	pool    string // its model; turns of others do not go there
+	in      *pool  // its model; turns of others do not go there
 	role    schemas.Role
 	classes []schemas.SizeClass // that its assignment allows; none means all
 	epoch   uint64
 	slots   int
 	context int
+	size    int              // accelerators
+	kv      int              // tokens that its engine can hold; 0 while unknown
 	tps     float64          // prefill tokens per second, measured
 	bring   float64          // tokens per second that come in from elsewhere, measured
 	at      *tierNode        // whose memory it uses; nil when nobody said
@@ -97,8 +109,13 @@ type executor struct {
 	tokens   int              // uncached tokens in prefills
 	decoding int              // turns in decodes that are there, and not in prefill elsewhere
 	contexts int              // tokens of their prompts
+	coming   int              // tokens of prompts for which a slot is kept
 	alone    *turn            // a turn that has the executor to itself
 	reserved *turn            // an alone turn that waits for it to become empty
+
+	room, takes can    // as counted in the pool
+	stamp       uint64 // of the view in which engine is valid
+	engine      int    // leading blocks of the turn in view that stay in its engine
 }
 
 func (x *executor) empty() bool { return len(x.prefills) == 0 && len(x.decodes) == 0 }
@@ -107,7 +124,9 @@ func (x *executor) empty() bool { return len(x.prefills) == 0 && len(x.decodes) 
 type Router struct {
 	cfg     Config
 	turns   map[string]*turn
-	waiting []*turn // by order
+	waiting int  // turns that wait
+	late    heap // turns with a deadline
+	failing []*turn
 	execs   map[string]*executor
 	ids     []string // of execs, sorted: the order of every search
 	next    uint64
@@ -119,15 +138,21 @@ type Router struct {
 	loadAt  schemas.Time // next publish of the load
 	counts  Counts
 
-	pools  []string // that have totals, sorted
-	totals map[string]*totals
+	pools  []*pool // in order of their names
+	byName map[string]*pool
 
+	stamp      uint64 // of the last view
+	viewed     *turn  // in view, see view
+	outside    viewGiver
+	beats      uint64  // heartbeats that were compared
+	skipped    []*turn // scratch of placeIn
+	waits      []need
 	candidates []Candidate // scratch of chosen
 	choices    []*executor
 
-	dir    *directory
-	opID   uint64             // of the last question to a node
-	speeds map[string]float64 // prefill speed heard last, by pool
+	dir     *directory
+	opID    uint64  // of the last question to a node
+	engines engines // which sequences stay in which engines
 }
 
 // Counts are totals since the start.
@@ -142,7 +167,10 @@ type Counts struct {
 // New makes a router that knows nothing yet.
 func New(cfg Config) *Router {
 	cfg.defaults()
-	return &Router{cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}, dir: newDirectory(&cfg), speeds: map[string]float64{}, totals: map[string]*totals{}}
+	return &Router{
+		cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}, dir: newDirectory(&cfg), byName: map[string]*pool{},
+		engines: engines{}, late: heap{by: byDeadline},
+	}
 }
 
 var _ schemas.Actor = (*Router)(nil)
@@ -152,7 +180,7 @@ func (r *Router) Counts() Counts { return r.counts }
 
 // Load returns the number of turns that wait and that are placed.
 func (r *Router) Load() (waiting, placed int) {
-	return len(r.waiting), len(r.turns) - len(r.waiting)
+	return r.waiting, len(r.turns) - r.waiting
 }
 
 // Step handles one message.
@@ -188,8 +216,13 @@ func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []sc
 	if now >= r.tickAt {
 		r.tickAt = now + schemas.Time(r.cfg.TickNS)
 		out = r.reap(now, out)
+		r.unpark(now)
+		r.dir.due = true
 	}
-	out = r.syncs(now, out)
+	if r.dir.due {
+		r.dir.due = false
+		out = r.syncs(now, out)
+	}
 	return r.publishLoad(now, r.place(now, out))
 }
 
@@ -242,8 +275,13 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 	}
 	r.next++
 	r.turns[m.Job] = t
+	t.in, t.class = r.poolOf(m.Pool), needOf(schemas.ClassOf(m.Prompt.N-m.Prompt.TailFrom))
+	t.keys = [orders]int64{byKey: int64(now), byDeadline: m.DeadlineNS}
+	if m.DeadlineNS > 0 {
+		r.late.push(t)
+	}
 	r.arrived(now, t)
-	r.waiting = append(r.waiting, t)
+	r.wait(now, t)
 	return out
 }
 
@@ -273,6 +311,13 @@ func (r *Router) finish(t *turn, out []schemas.Msg) []schemas.Msg {
 	r.release(t)
 	r.unwait(t)
 	delete(r.turns, t.ready.Job)
+	if t.pos[byDeadline] > 0 {
+		r.late.remove(t)
+	}
+	if t.state == stateFailing {
+		r.failing = slices.DeleteFunc(r.failing, func(o *turn) bool { return o == t })
+	}
+	r.unref(t.in)
 	r.counts.Finished++
 	return append(out, ack(t.seq))
 }
@@ -321,6 +366,7 @@ func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []sc
 			// Its role or its queue differs from what its last heartbeat said. Placing
 			// the turn there again at once would use up its attempts in milliseconds.
 			x.closed = true
+			r.update(x)
 		}
 		return r.again(now, t, out)
 	case schemas.OutcomeFailed:
@@ -352,13 +398,14 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 		t.state, t.exec, t.placedAt, t.missing = statePlaced, to, now, 0
 		to.decodes[t.ready.Job] = t
 		to.occupy(t)
+		r.update(to)
 		return out
 	}
 	if d.PassedTo != "" { // it went to an executor that is gone
 		return r.again(now, t, out)
 	}
 	t.handed = true
-	r.wait(t)
+	r.wait(now, t)
 	return out
 }
 
@@ -378,32 +425,13 @@ func (r *Router) failed(now schemas.Time, t *turn, d *schemas.Done, out []schema
 func (r *Router) again(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
 	r.release(t)
 	r.counts.Replaced++
-	t.handed, t.since = false, now
+	t.handed, t.indirect, t.since = false, false, now
 	if t.tries++; t.tries >= r.cfg.MaxAttempts {
 		f := &schemas.Failure{Code: schemas.CodeInternal, Message: "given up after too many attempts; see the dead letters"}
 		return r.fail(now, t, f, append(out, r.dead(now, t, f)))
 	}
-	r.wait(t)
+	r.wait(now, t)
 	return out
-}
-
-// wait puts a turn among the waiting, in order of arrival.
-func (r *Router) wait(t *turn) {
-	t.state = stateWaiting
-	i := sort.Search(len(r.waiting), func(i int) bool { return r.waiting[i].order >= t.order })
-	if i < len(r.waiting) && r.waiting[i] == t {
-		return
-	}
-	r.waiting = append(r.waiting, nil)
-	copy(r.waiting[i+1:], r.waiting[i:])
-	r.waiting[i] = t
-}
-
-func (r *Router) unwait(t *turn) {
-	i := sort.Search(len(r.waiting), func(i int) bool { return r.waiting[i].order >= t.order })
-	if i < len(r.waiting) && r.waiting[i] == t {
-		r.waiting = append(r.waiting[:i], r.waiting[i+1:]...)
-	}
 }
 
 // release gives back every credit that a turn holds.
@@ -420,17 +448,27 @@ func (r *Router) release(t *turn) {
 			x.tokens -= t.charged
 		}
 		delete(x.decodes, t.ready.Job)
+		if x == t.decodeOn {
+			x.coming -= t.ready.Prompt.N
+		}
 		if x.alone == t {
 			x.alone = nil
 		}
 	}
+	on, then := t.exec, t.decodeOn
 	t.exec, t.decodeOn = nil, nil
 	for _, n := range t.gives {
 		n.gives--
 	}
 	t.gives = nil
+	kept := t.keeps
 	if t.keeps != nil {
 		t.keeps.reserved, t.keeps = nil, nil
+	}
+	for _, x := range [...]*executor{on, then, kept} {
+		if x != nil {
+			r.update(x)
+		}
 	}
 }
 
@@ -445,6 +483,7 @@ func (r *Router) fail(now schemas.Time, t *turn, f *schemas.Failure, out []schem
 	r.release(t)
 	r.unwait(t)
 	t.state, t.failure = stateFailing, f
+	r.failing = append(r.failing, t)
 	r.counts.Failed++
 	return r.publishFailure(now, t, out)
 }
