@@ -401,7 +401,7 @@ func stoppedDaemonUnderLoad(t *testing.T) {
 	d := startChild(t, "daemon", dir, "", 1<<20)
 	c := attach(t, dir, "w", func(o *Options) { o.Wait, o.Cache = 50*time.Millisecond, -1 })
 	warm := testChain("warm", 20)
-	mustPut(t, c, warm...)
+	storePatiently(t, dir, warm...)
 	d.signal(syscall.SIGSTOP)
 	down, buf := 0, make([]byte, testBlock)
 	for i, end := 0, time.Now().Add(pause); time.Now().Before(end); i++ {

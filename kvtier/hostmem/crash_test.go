@@ -263,7 +263,7 @@ func TestStoppedDaemonIsBoundedTime(t *testing.T) {
 	d := startChild(t, "daemon", dir, "", size)
 	c := attach(t, dir, "w", func(o *Options) { o.Wait, o.Cache = 30*time.Millisecond, -1 })
 	blocks := testChain("a", 3)
-	mustPut(t, c, blocks...)
+	storePatiently(t, dir, blocks...)
 	d.signal(syscall.SIGSTOP)
 	until(t, "the stop has come into force", func() bool {
 		slots, err := c.Reserve(t.Context(), 1)

@@ -152,7 +152,7 @@ func TestSlotsCannotBeSealedTwiceOrByOthers(t *testing.T) {
 func TestClientWithoutDaemon(t *testing.T) {
 	dir := shortDir(t)
 	d := startDaemon(t, dir, 1<<20)
-	c := attach(t, dir, "w", func(o *Options) { o.Wait, o.Cache = 30*time.Millisecond, -1 })
+	c := attach(t, dir, "w", func(o *Options) { o.Wait, o.Cache = 2*time.Second, -1 })
 	blocks := testChain("a", 3)
 	mustPut(t, c, blocks...)
 	_ = d.Close()

@@ -118,6 +118,17 @@ func mustPut(t testing.TB, c *Client, blocks ...kvtier.Block) {
 	}
 }
 
+// storePatiently stores blocks through a client of its own, for tests whose client
+// gives up soon: a busy machine may take longer than that for one reservation.
+func storePatiently(t testing.TB, dir string, blocks ...kvtier.Block) {
+	t.Helper()
+	c := attach(t, dir, "patient", func(o *Options) { o.Cache = -1 })
+	mustPut(t, c, blocks...)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // until waits for a condition that another goroutine or process brings about.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
