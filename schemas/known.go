@@ -12,11 +12,17 @@ func knownDigest(r *Result) string {
 	h.Write([]byte{0})
 	h.Write([]byte(r.Status))
 	h.Write([]byte{0})
-	var b [4]byte
+	var b [1024]byte
+	n := 0
 	for _, t := range r.Tokens {
-		binary.LittleEndian.PutUint32(b[:], uint32(t))
-		h.Write(b[:])
+		if n == len(b) {
+			h.Write(b[:])
+			n = 0
+		}
+		binary.LittleEndian.PutUint32(b[n:], uint32(t))
+		n += 4
 	}
+	h.Write(b[:n])
 	var sum [sha256.Size]byte
 	return hex.EncodeToString(h.Sum(sum[:0])[:16])
 }

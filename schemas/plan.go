@@ -148,9 +148,12 @@ type PoolLoad struct {
 	Attention float64 `json:"attention"`
 	// Totals of turns that ended: how many, tokens generated, and the sum over them of
 	// generated·(prompt + generated/2), the context that decode steps read.
-	Ended    uint64  `json:"ended"`
-	Output   uint64  `json:"output"`
-	Context  float64 `json:"context"`
+	Ended   uint64  `json:"ended"`
+	Output  uint64  `json:"output"`
+	Context float64 `json:"context"`
+	// Squares is the sum of generated² over the turns that ended: it tells a mix of
+	// short and long answers from answers of one length.
+	Squares  float64 `json:"squares,omitempty"`
 	Absorbed uint64  `json:"absorbed,omitempty"` // computed on a decode executor although others prefill, to save time
 	Refused  uint64  `json:"refused,omitempty"`  // refused for want of room
 

@@ -11,7 +11,7 @@ type totals struct {
 	turns, prompt, uncached uint64
 	attention               float64
 	ended, output           uint64
-	context                 float64
+	context, squares        float64
 	absorbed, refused       uint64
 
 	// over is how many tokens too many were counted of turns of which the tier held
@@ -82,6 +82,7 @@ func (r *Router) answered(t *turn, m *schemas.Result) {
 	c.ended++
 	c.output += uint64(max(m.Usage.Completion, 0))
 	c.context += float64(m.Usage.Completion) * (float64(t.ready.Prompt.N) + float64(m.Usage.Completion)/2)
+	c.squares += float64(m.Usage.Completion) * float64(m.Usage.Completion)
 }
 
 // occupy notes that a turn decodes on x, vacate that it does not any more.
@@ -110,7 +111,7 @@ func (r *Router) publishLoad(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 		p, c := r.pools[i], &r.pools[i].totals
 		l.Pools[i] = schemas.PoolLoad{
 			Pool: p.name, Turns: c.turns, Prompt: c.prompt, Uncached: c.uncached, Attention: c.attention,
-			Ended: c.ended, Output: c.output, Context: c.context, Absorbed: c.absorbed, Refused: c.refused,
+			Ended: c.ended, Output: c.output, Context: c.context, Squares: c.squares, Absorbed: c.absorbed, Refused: c.refused,
 		}
 		p.load(now, &l.Pools[i])
 	}
