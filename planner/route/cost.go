@@ -22,11 +22,7 @@ func (r *Router) look(now schemas.Time, t *turn) {
 		return
 	}
 	t.looked = max(now, 1)
-	t.shares, t.kept = t.shares[:0], t.kept[:0]
-	if !t.ready.Prompt.Uncached {
-		t.shares = r.dir.find(&t.ready.Prompt, t.shares)
-		t.kept = r.engines.find(&t.ready.Prompt, t.kept)
-	}
+	t.shares, t.kept = r.dir.find(t.ends, t.shares[:0]), r.engines.find(t.ends, t.kept[:0])
 	t.expect = r.missing(t)
 }
 
@@ -195,9 +191,9 @@ func (r *Router) checked(t *turn, x *executor, tokens int) {
 		return
 	}
 	r.counts.Broken++
-	r.dir.unlearn(x.at, &t.ready.Prompt, found)
+	r.dir.unlearn(x.at, t.ends, found)
 	for _, n := range t.gives {
-		r.dir.unlearn(n, &t.ready.Prompt, found)
+		r.dir.unlearn(n, t.ends, found)
 	}
 	t.looked = 0
 }

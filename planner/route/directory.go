@@ -118,9 +118,14 @@ func (d *directory) add(n *tierNode, e schemas.Extent, medium uint8, moved bool)
 	if !ok || e.From < 0 || e.N < 1 {
 		return
 	}
+	d.put(n, k, e.From+e.N, medium, moved)
+}
+
+// put is add for the end of that key and depth.
+func (d *directory) put(n *tierNode, k endKey, blocks int, medium uint8, moved bool) {
 	x := d.ends[k]
 	if x == nil {
-		x = d.insert(k, e.From+e.N)
+		x = d.insert(k, blocks)
 	}
 	x.used = true
 	for i := range x.holders {
@@ -199,21 +204,36 @@ type share struct {
 	key    string
 }
 
-// find appends who holds how much of a prompt, the deepest first.
-func (d *directory) find(p *schemas.Prompt, dst []share) []share {
-	d.stamp++
-	dst = d.findIn(p.Rest, dst)
-	return d.findIn(p.Path, dst)
+// promptEnd is the end of an extent of a prompt, with its key read.
+type promptEnd struct {
+	key    endKey
+	extent *schemas.Extent
 }
 
-func (d *directory) findIn(es []schemas.Extent, dst []share) []share {
-	for i := len(es) - 1; i >= 0 && len(dst) < len(d.list); i-- {
-		k, ok := parseEnd(es[i].Key)
-		if !ok {
-			continue
+func (e *promptEnd) blocks() int { return e.extent.From + e.extent.N }
+
+// endsOf reads the keys of a prompt, the deepest last; none when its blocks have no names.
+func endsOf(p *schemas.Prompt) []promptEnd {
+	if p.Uncached {
+		return nil
+	}
+	es := make([]promptEnd, 0, len(p.Path)+len(p.Rest))
+	for _, part := range [...][]schemas.Extent{p.Path, p.Rest} {
+		for i := range part {
+			if k, ok := parseEnd(part[i].Key); ok && part[i].From >= 0 && part[i].N > 0 {
+				es = append(es, promptEnd{k, &part[i]})
+			}
 		}
-		x := d.ends[k]
-		if x == nil || x.blocks != es[i].From+es[i].N {
+	}
+	return es
+}
+
+// find appends who holds how much of a prompt, the deepest first.
+func (d *directory) find(es []promptEnd, dst []share) []share {
+	d.stamp++
+	for i := len(es) - 1; i >= 0 && len(dst) < len(d.list); i-- {
+		x := d.ends[es[i].key]
+		if x == nil || x.blocks != es[i].blocks() {
 			continue
 		}
 		for _, h := range x.holders {
@@ -222,34 +242,30 @@ func (d *directory) findIn(es []schemas.Extent, dst []share) []share {
 				continue
 			}
 			x.used, n.found = true, d.stamp
-			dst = append(dst, share{node: n, blocks: x.blocks, key: es[i].Key})
+			dst = append(dst, share{node: n, blocks: x.blocks, key: es[i].extent.Key})
 		}
 	}
 	return dst
 }
 
 // learn notes that a node holds all whole blocks of a prompt, before its notice says so.
-func (d *directory) learn(n *tierNode, p *schemas.Prompt) {
-	if n == nil || p.Uncached {
+func (d *directory) learn(n *tierNode, es []promptEnd) {
+	if n == nil {
 		return
 	}
-	for _, es := range [...][]schemas.Extent{p.Path, p.Rest} {
-		for _, e := range es {
-			d.add(n, e, onHost, false)
-		}
+	for i := range es {
+		d.put(n, es[i].key, es[i].blocks(), onHost, false)
 	}
 }
 
 // unlearn notes that a node was found to hold no more than so many blocks of a prompt.
-func (d *directory) unlearn(n *tierNode, p *schemas.Prompt, blocks int) {
+func (d *directory) unlearn(n *tierNode, es []promptEnd, blocks int) {
 	if n == nil {
 		return
 	}
-	for _, es := range [...][]schemas.Extent{p.Path, p.Rest} {
-		for _, e := range es {
-			if e.From+e.N > blocks {
-				d.drop(n, e.Key, onHost|onDisk)
-			}
+	for i := range es {
+		if es[i].blocks() > blocks {
+			d.drop(n, es[i].extent.Key, onHost|onDisk)
 		}
 	}
 }

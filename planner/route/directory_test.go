@@ -99,10 +99,10 @@ func TestDirectory(t *testing.T) {
 		for _, n := range nodes {
 			for _, chain := range chainNames {
 				p := &schemas.Prompt{Path: chains(chain + "/40")}
-				at := slices.IndexFunc(r.dir.find(p, nil), func(s share) bool { return s.node.id == n.id })
+				at := slices.IndexFunc(r.dir.find(endsOf(p), nil), func(s share) bool { return s.node.id == n.id })
 				got, want := 0, 0
 				if at >= 0 {
-					got = r.dir.find(p, nil)[at].blocks
+					got = r.dir.find(endsOf(p), nil)[at].blocks
 				}
 				for s := schemas.NextStop(0); s <= n.held[chain]; s = schemas.NextStop(s) {
 					want = s
@@ -154,17 +154,17 @@ func TestDirectoryBounds(t *testing.T) {
 		t.Fatalf("%d nodes", len(d.list))
 	}
 	hot := &schemas.Prompt{Path: chains("hot/8")}
-	d.learn(d.node("a"), hot)
+	d.learn(d.node("a"), endsOf(hot))
 	for i := range 1000 {
-		d.learn(d.node("b"), &schemas.Prompt{Path: chains(fmt.Sprintf("c%d/3", i))})
-		if s := d.find(hot, nil); len(s) != 1 || s[0].blocks != 8 || s[0].node.id != "a" {
+		d.learn(d.node("b"), endsOf(&schemas.Prompt{Path: chains(fmt.Sprintf("c%d/3", i))}))
+		if s := d.find(endsOf(hot), nil); len(s) != 1 || s[0].blocks != 8 || s[0].node.id != "a" {
 			t.Fatalf("after %d other prompts: %+v", i, s)
 		}
 		if len(d.ends) > 100 || len(d.ring) != len(d.ends) {
 			t.Fatalf("%d ends, %d in the ring, at most 100", len(d.ends), len(d.ring))
 		}
 	}
-	d.learn(d.node("a"), &schemas.Prompt{Path: []schemas.Extent{{Key: "not hex", N: 1}, {Key: "00", N: 1}}})
+	d.learn(d.node("a"), endsOf(&schemas.Prompt{Path: []schemas.Extent{{Key: "not hex", N: 1}, {Key: "00", N: 1}}}))
 	d.drop(d.node("a"), "neither", onHost)
 }
 
@@ -179,7 +179,7 @@ func TestDirectoryMedia(t *testing.T) {
 		seq++
 		m.Header, m.Node, m.Epoch, m.Seq = schemas.H(), "a", 1, seq
 		r.Step(second, &schemas.Msg{Kind: schemas.KindKV, KV: &m}, nil)
-		return r.dir.find(p, nil)
+		return r.dir.find(endsOf(p), nil)
 	}
 	if s := tell(schemas.KVNotice{Medium: schemas.MediumHost, Stored: x}); len(s) != 1 || s[0].blocks != 4 {
 		t.Fatalf("stored: %+v", s)
@@ -219,7 +219,7 @@ func TestDiskInLists(t *testing.T) {
 	}
 	blocks := func(path []schemas.Extent) int {
 		n := 0
-		for _, s := range r.dir.find(&schemas.Prompt{Path: path}, nil) {
+		for _, s := range r.dir.find(endsOf(&schemas.Prompt{Path: path}), nil) {
 			n += s.blocks
 		}
 		return n
@@ -247,12 +247,12 @@ func TestDiskInLists(t *testing.T) {
 func BenchmarkFind(b *testing.B) {
 	r := New(Config{})
 	for i := range 8 {
-		r.dir.learn(r.dir.node(fmt.Sprintf("n%d", i)), &schemas.Prompt{Path: chains(fmt.Sprintf("x/%d", 100*i))})
+		r.dir.learn(r.dir.node(fmt.Sprintf("n%d", i)), endsOf(&schemas.Prompt{Path: chains(fmt.Sprintf("x/%d", 100*i))}))
 	}
 	p := &schemas.Prompt{Path: chains("x/4096")}
 	var dst []share
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = r.dir.find(p, dst[:0])
+		dst = r.dir.find(endsOf(p), dst[:0])
 	}
 }

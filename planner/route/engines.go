@@ -43,20 +43,14 @@ func (e engines) set(x *executor, kept []schemas.Extent) {
 
 // find appends which engines hold how much of a prompt, the deepest first; one engine
 // may stand there more than once.
-func (e engines) find(p *schemas.Prompt, dst []keptShare) []keptShare {
+func (e engines) find(es []promptEnd, dst []keptShare) []keptShare {
 	if len(e) == 0 {
 		return dst
 	}
-	for _, es := range [...][]schemas.Extent{p.Rest, p.Path} {
-		for i := len(es) - 1; i >= 0; i-- {
-			k, ok := parseEnd(es[i].Key)
-			if !ok {
-				continue
-			}
-			for _, s := range e[k] {
-				if s.blocks == es[i].From+es[i].N {
-					dst = append(dst, s)
-				}
+	for i := len(es) - 1; i >= 0; i-- {
+		for _, s := range e[es[i].key] {
+			if s.blocks == es[i].blocks() {
+				dst = append(dst, s)
 			}
 		}
 	}

@@ -40,6 +40,7 @@ type turn struct {
 	handed  bool // prefilled, and waiting for a decode slot
 	evicted bool // blocks that were promised were not in the tier
 
+	ends     []promptEnd  // of the extents of its prompt
 	shares   []share      // which nodes hold how much of the prompt, the deepest first
 	kept     []keptShare  // and which engines
 	looked   schemas.Time // when that was looked up; 0 when it is to be done anew
@@ -261,6 +262,7 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 		return out
 	}
 	t = &turn{ready: m, seq: in.Seq, trace: in.Trace, order: r.next, stage: schemas.StagePrefill}
+	t.ends = endsOf(&m.Prompt)
 	t.rendered()
 	// Without names of blocks nothing can be handed over.
 	t.local = m.Prompt.Uncached
@@ -302,7 +304,7 @@ func (r *Router) result(m *schemas.Result, out []schemas.Msg) []schemas.Msg {
 		if m.PrefillOn == m.DecodeOn && t.exec == x {
 			r.checked(t, x, m.Usage.Cached)
 		}
-		r.dir.learn(x.at, &t.ready.Prompt)
+		r.dir.learn(x.at, t.ends)
 	}
 	return r.finish(t, out)
 }
@@ -388,7 +390,7 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 	if x := r.execs[d.Executor]; x != nil {
 		t.prefillBoot = x.boot
 		r.checked(t, x, d.Cached)
-		r.dir.learn(x.at, &t.ready.Prompt)
+		r.dir.learn(x.at, t.ends)
 		t.looked = 0
 	}
 	to, boot := t.decodeOn, t.boot
