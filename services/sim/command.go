@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/planner/route"
+	"github.com/weir-dev/weir/schemas"
+)
+
+// Policies makes planners by the names that `weir sim --system` takes.
+var Policies = map[string]func(o PolicyOptions) (func(cell string, execs []string) schemas.Actor, route.Chooser){}
+
+// PolicyOptions is what a policy of Policies may be made from.
+type PolicyOptions struct {
+	Scenario *Scenario
+	Options  Options
+	System   System
+}
+
+type flags struct {
+	system, tier, order, model, dir string
+	load, derate, period            float64
+	seed                            uint64
+	sessions                        int
+	restart                         time.Duration
+	output                          string
+}
+
+// Command is `weir sim`.
+func Command() *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "sim SCENARIO.json",
+		Short: "Simulate a scenario on a virtual clock, with the router, executors and planner that ship",
+		Long: `Simulate a scenario on a virtual clock, with the router, executors and planner that ship.
+
+The scenario file names the cluster and its work; workloads.json stands beside it.
+Systems: static:P (P executors prefill, the others decode), mixed (all do both, with
+chunked prefill), weir and others with a planner, as weir:P to begin with P.`,
+		Example: `  weir sim shift.json --system static:6 --tier shared --calib calib --model glm-5.2_gb300_dep4
+  weir sim shift.json --system weir --order weir --load 1.5 --seed 2 -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.run(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.system, "system", "weir", "system: static:P, mixed, "+strings.Join(names(), ", "))
+	fs.StringVar(&f.tier, "tier", string(TierShared), "host memory: shared, private, none")
+	fs.StringVar(&f.order, "order", "", "what leaves it first: weir, lru (default weir with system weir, else lru)")
+	fs.StringVar(&f.model, "model", "", "calibration (default the first that the scenario names)")
+	fs.StringVar(&f.dir, "calib", ".", "folder of calibration files")
+	fs.Float64Var(&f.load, "load", 1, "factor on concurrency")
+	fs.Float64Var(&f.derate, "derate", 1, "modelled speed that is reached; 0 takes the calibration's")
+	fs.Float64Var(&f.period, "period", 0, "seconds in which the phases come round, where they alternate")
+	fs.IntVar(&f.sessions, "sessions", 0, "sessions at once, where the scenario names none")
+	fs.Uint64Var(&f.seed, "seed", 1, "seed")
+	fs.DurationVar(&f.restart, "restart", 0, "a role change takes a restart of this length; 0 changes roles in place")
+	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	return c
+}
+
+func names() []string { return sortedKeys(Policies) }
+
+func (f *flags) run(ctx context.Context, file string, out, progress io.Writer) error {
+	sc, err := LoadScenario(file)
+	if err != nil {
+		return err
+	}
+	if f.model == "" && len(sc.Cluster.Calibrations) > 0 {
+		f.model = sc.Cluster.Calibrations[0]
+	}
+	cal, err := LoadCalibration(f.dir, f.model, f.derate)
+	if err != nil {
+		return err
+	}
+	o := Options{Cal: cal, Load: f.load, Seed: f.seed, PeriodS: f.period, Concurrency: f.sessions}
+	sys, err := f.parse(sc, o)
+	if err != nil {
+		return err
+	}
+	o.Progress = terminal(progress)
+	began := time.Now()
+	fig, err := Run(ctx, sc, sys, o)
+	if isTerminal(progress) {
+		fmt.Fprint(progress, "\r\033[K")
+	}
+	if err != nil {
+		return err
+	}
+	if f.output == "json" {
+		return json.NewEncoder(out).Encode(fig)
+	}
+	return fig.print(out, time.Since(began))
+}
+
+// parse makes a system from its flags.
+func (f *flags) parse(sc *Scenario, o Options) (System, error) {
+	name, start, has := strings.Cut(f.system, ":")
+	sys := System{Name: f.system, Tier: Tier(f.tier), Order: Order(f.order), Restart: f.restart, Prefill: max(1, sc.Cluster.Workers/2)}
+	if has {
+		p, err := strconv.Atoi(start)
+		if err != nil {
+			return sys, fmt.Errorf("%w: system %q: %q is not a number of executors", ErrScenario, f.system, start)
+		}
+		sys.Prefill = p
+	}
+	if sys.Order == "" {
+		if sys.Order = OrderLRU; name == "weir" {
+			sys.Order = OrderWeir
+		}
+	}
+	switch {
+	case name == "static":
+	case name == "mixed":
+		sys.Mixed = true
+	case Policies[name] != nil:
+		sys.Planner, sys.Route.Choose = Policies[name](PolicyOptions{Scenario: sc, Options: o, System: sys})
+	default:
+		return sys, fmt.Errorf("%w: system %q; known are static:P, mixed, %s", ErrScenario, f.system, strings.Join(names(), ", "))
+	}
+	return sys, nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+// terminal shows progress on one line, four times a second; nil where nobody looks.
+func terminal(w io.Writer) func(Progress) {
+	if !isTerminal(w) {
+		return nil
+	}
+	var last time.Time
+	return func(p Progress) {
+		if now := time.Now(); now.Sub(last) >= 250*time.Millisecond {
+			last = now
+			fmt.Fprintf(w, "\r\033[K%3.0f%%  %.0f s simulated, %d turns", 100*p.Share, p.At.Seconds(), p.Turns)
+		}
+	}
+}
+
+// print writes figures for people.
+func (f *Figures) print(out io.Writer, took time.Duration) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(out, "%s on %s, %s, load %g, seed %d (simulated)\n", f.Scenario, f.System, f.Model, f.Load, f.Seed)
+	fmt.Fprintf(out, "makespan %.0f s, %d flips, busy prefill %.0f %% decode %.0f %%, took %.1f s\n", f.MakespanS, f.Flips, 100*f.BusyP, 100*f.BusyD, took.Seconds())
+	fmt.Fprintln(t, "\tturns\tturns/s\ttok/s\tE2E mean\tP95\tTTFT P50\tP95\tP99\tTPOT ms\tgood/s\thit\tcomputed/new\t")
+	row := func(name string, x *Totals) {
+		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.3f\t%.2f\t\n", name, x.Turns, x.TurnsPerS, x.TokPerS,
+			x.E2E.Mean, x.E2E.P95, x.TTFT.P50, x.TTFT.P95, x.TTFT.P99, 1e3*x.TPOT.Mean, x.Goodput, x.HitRate, x.Recompute)
+	}
+	row("all", &f.Totals)
+	for _, name := range sortedKeys(f.Classes) {
+		row(name, f.Classes[name])
+	}
+	return errors.Join(t.Flush())
+}
