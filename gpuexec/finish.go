@@ -205,12 +205,17 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 	if j.frame.at == 0 || !j.frame.pending() {
 		j.frame.at = now
 	}
-	j.tokens = append(j.tokens, r.Tokens...)
+	switch {
+	case r.All == nil:
+		j.tokens = append(j.tokens, r.Tokens...)
+	case len(r.All) > len(j.tokens):
+		j.tokens = r.All[:len(r.All):len(r.All)]
+	}
 	for _, lp := range r.Logprobs {
 		j.logprobs = append(j.logprobs, lp)
 	}
 	j.frame.add(r)
-	if fresh || r.Finish != "" || len(j.frame.tokens) >= e.cfg.FrameTokens || int64(now-j.frame.at) >= e.cfg.FrameNS {
+	if fresh || r.Finish != "" || j.frame.n >= e.cfg.FrameTokens || int64(now-j.frame.at) >= e.cfg.FrameNS {
 		out = e.flush(j, out)
 	} else if at := j.frame.at + schemas.Time(e.cfg.FrameNS); e.frameAt > at && j.frame.pending() {
 		e.frameAt = at

@@ -6,24 +6,27 @@ import (
 	"github.com/weir-dev/weir/schemas"
 )
 
-// frame collects tokens that are not sent yet.
+// frame collects what is not sent yet. Its tokens are the last n of the job's.
 type frame struct {
 	first    int
-	tokens   []int32
+	n        int
 	text     []byte
 	textAt   int
 	logprobs []jsonRaw
 	at       schemas.Time // when the oldest token came
 }
 
-func (f *frame) pending() bool { return len(f.tokens) > 0 || len(f.text) > 0 }
+func (f *frame) pending() bool { return f.n > 0 || len(f.text) > 0 }
 
 func (f *frame) add(r *schemas.DecodeRow) {
 	if !f.pending() {
 		f.first, f.textAt = r.First, r.TextAt
 	}
-	f.tokens = append(f.tokens, r.Tokens...)
+	f.n += len(r.Tokens)
 	f.text = append(f.text, r.Text...)
+	if len(r.Logprobs) == 0 {
+		return
+	}
 	// Log-probabilities of delivered tokens come too; frames hold those of new ones.
 	for _, lp := range r.Logprobs[max(0, len(r.Logprobs)-len(r.Tokens)):] {
 		f.logprobs = append(f.logprobs, lp)
@@ -77,10 +80,14 @@ func (e *Executor) flush(j *job, out []schemas.Msg) []schemas.Msg {
 		return out
 	}
 	r := j.Ready
+	var tokens schemas.Tokens // the job's are only ever added to
+	if end := len(j.tokens); f.n > 0 {
+		tokens = j.tokens[end-f.n : end : end]
+	}
 	msg := schemas.Msg{
 		Kind: schemas.KindFrame, Subject: schemas.OutSubject(r.Tenant, r.Session, r.Turn), Core: true, Trace: j.trace,
 		Frame: &schemas.Frame{
-			Header: schemas.H(), Attempt: j.Attempt, First: f.first, Tokens: f.tokens, Text: string(f.text), TextAt: f.textAt, Logprobs: f.logprobs,
+			Header: schemas.H(), Attempt: j.Attempt, First: f.first, Tokens: tokens, Text: string(f.text), TextAt: f.textAt, Logprobs: f.logprobs,
 			Parse: r.Parse,
 		},
 	}

@@ -147,6 +147,7 @@ type DecodeDone struct {
 type DecodeRow struct {
 	First    int     // index of Tokens[0] among the generated tokens
 	Tokens   []int32 // new tokens; delivered ones are not repeated
+	All      []int32 // the answer so far, delivered tokens included; it is only added to. nil: not told
 	Text     string  // text that became certain
 	TextAt   int     // byte offset of Text in the answer
 	Finish   string  // "", or why generation ended: stop, length

@@ -199,9 +199,8 @@ func (d *Device) advance(r *run) *schemas.DecodeDone {
 			s.held += grown
 			d.mem.used += grown
 		}
-		if s.out > row.First {
-			row.Tokens = d.tokens(s.out - row.First)
-		}
+		row.All = d.tokens(s.out)
+		row.Tokens = row.All[min(row.First, s.out):]
 		switch {
 		case s == r.failed:
 			row.Err, row.Code = "simgpu: the KV memory has no room for another step", schemas.CodeBusy

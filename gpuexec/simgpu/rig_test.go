@@ -167,12 +167,14 @@ func newRig(t testing.TB, cal *calib.Calibration, slots int, change func(*simgpu
 	return r
 }
 
+var zeros = make(schemas.Tokens, 1<<19)
+
 // turn is a turn of its own session; the context of the turns before in it is known up
 // to the first known blocks.
 func turn(session, id string, n, maxNew, known int) *schemas.Ready {
 	return &schemas.Ready{
 		Tenant: "t", Session: session, Turn: id, Branch: "main", Job: schemas.JobID("t", session, id), MaxNew: maxNew,
-		Prompt: schemas.Prompt{N: n, TailFrom: known * 64, Tail: make(schemas.Tokens, n-known*64)},
+		Prompt: schemas.Prompt{N: n, TailFrom: known * 64, Tail: zeros[:n-known*64]},
 	}
 }
 

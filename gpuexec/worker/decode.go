@@ -88,6 +88,9 @@ func (w *Worker) decode(op *schemas.DecodeOp) (*schemas.DecodeDone, error) {
 		}
 		done.Steps++
 	}
+	for i, s := range seqs {
+		done.Rows[i].All = s.tokens[s.n:]
+	}
 	return done, nil
 }
 
