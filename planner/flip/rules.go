@@ -25,7 +25,7 @@ const (
 // Config of the rules. Times are seconds.
 type Config struct {
 	// Band is the share of the present value by which a split must be better: below it, what is
-	// gained is within what the model cannot tell. 0.03.
+	// gained is within what the model cannot tell. 0.01.
 	Band float64
 	// Horizon is the time over which candidates are compared and published. 60.
 	Horizon float64
@@ -35,19 +35,18 @@ type Config struct {
 	// Dwell is how long after a change roles may change back. 10.
 	Dwell float64
 	// Patience is how many seconds of the pool's whole work staying must have cost
-	// before roles change back. It doubles with every change back that comes soon, up to
-	// MaxPatience, and halves after quiet times. 1, 16.
-	Patience, MaxPatience float64
+	// before roles change back, beside what the change costs. It keeps noise from
+	// changing roles. More of it costs more where demand does turn around. 1.
+	Patience float64
 }
 
 // Defaults fills what is not set.
 func (c *Config) Defaults() {
-	set(&c.Band, 0.03)
+	set(&c.Band, 0.01)
 	set(&c.Horizon, 60)
 	set(&c.Settle, 4)
 	set(&c.Dwell, 10)
 	set(&c.Patience, 1)
-	set(&c.MaxPatience, 16)
 }
 
 func set(p *float64, v float64) {
@@ -69,8 +68,6 @@ func set(p *float64, v float64) {
 type State struct {
 	Dir      int        `json:"dir"`      // of the last change: +1 towards prefill, -1 towards decode, 0 none
 	At       float64    `json:"at"`       // when it was
-	Turned   float64    `json:"turned"`   // when the direction changed last
-	Patience float64    `json:"patience"` // in force
 	Reversed int        `json:"reversed"` // changes of direction so far
 	Regret   [2]float64 `json:"regret"`   // worker seconds that staying cost: by not going to prefill, to decode
 	Seen     float64    `json:"seen"`     // last look
@@ -116,7 +113,7 @@ func (s *State) Judge(c *Config, now float64, x Choice) string {
 		if since < c.Dwell {
 			return RuleDwell
 		}
-		price = 2*x.Cost + s.patience(c)*x.Base
+		price = 2*x.Cost + c.Patience*x.Base
 	}
 	if s.Regret[mine] < price {
 		return RuleRegret
@@ -131,24 +128,10 @@ func side(dir int) int {
 	return 1
 }
 
-func (s *State) patience(c *Config) float64 { return max(s.Patience, c.Patience) }
-
 // Changed notes that roles changed in that direction.
-func (s *State) Changed(c *Config, now float64, dir int) {
+func (s *State) Changed(now float64, dir int) {
 	if s.Dir != 0 && dir != s.Dir {
-		d := s.patience(c)
-		switch age := now - s.Turned; {
-		case age < 60:
-			d = min(2*d, c.MaxPatience)
-		case age > 120:
-			d = max(d/2, c.Patience)
-		}
-		s.Patience = d
-		s.Turned = now
 		s.Reversed++
-	}
-	if s.Dir == 0 {
-		s.Turned = now
 	}
 	s.Dir, s.At, s.Regret = dir, now, [2]float64{}
 }

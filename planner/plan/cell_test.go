@@ -361,6 +361,7 @@ func (c *fakeCell) advance(dt float64) {
 func (c *fakeCell) end(t *fakeTurn) {
 	c.load.Ended++
 	c.load.Output += uint64(t.output)
+	c.load.Squares += t.output * t.output
 	c.load.Context += t.output * (t.ctx + t.tokens + t.output/2)
 	c.finished[t.c.name]++
 	if t.turn++; t.turn >= t.of {

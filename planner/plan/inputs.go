@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/planner/demand"
+	"github.com/weir-dev/weir/planner/split"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -146,10 +147,10 @@ type load struct {
 	at  schemas.Time
 	now schemas.PoolLoad
 
-	turns, uncached, attention, ended, output, outContext demand.Total
+	turns, uncached, attention, ended, output, outContext, squares demand.Total
 
-	rTurns, rUncached, rAttention, rEnded, rOutput, rContext demand.Rate
-	seen                                                     float64 // turns that were counted
+	rTurns, rUncached, rAttention, rEnded, rOutput, rContext, rSquares demand.Rate
+	seen                                                               float64 // turns that were counted
 
 	// What waits, smoothed: a burst that is gone in a second is no reason.
 	waitP, inP, waitD, inD, waitTokens demand.Level
@@ -200,21 +201,24 @@ func plausible(l *schemas.PoolLoad) bool {
 			return false
 		}
 	}
-	return demand.Finite(l.Attention) && demand.Finite(l.Context) && l.Attention >= 0 && l.Context >= 0 &&
+	return demand.Finite(l.Attention) && demand.Finite(l.Context) && demand.Finite(l.Squares) && l.Squares >= 0 && l.Attention >= 0 && l.Context >= 0 &&
 		l.WaitPrefill < mostWaiting && l.WaitDecode < mostWaiting && l.Decoding < mostWaiting && l.Prefilling < mostWaiting
 }
 
 func (l *load) restart() {
-	l.turns, l.uncached, l.attention, l.ended, l.output, l.outContext = demand.Total{}, demand.Total{}, demand.Total{}, demand.Total{}, demand.Total{}, demand.Total{}
+	for _, t := range l.totals() {
+		*t = demand.Total{}
+	}
 }
 
 // take adds one load. It reports whether what it said can be.
 func (l *load) take(now schemas.Time, dt float64, m *schemas.PoolLoad) bool {
 	l.at, l.now = now, *m
-	var turns, uncached, attention, ended, output, context float64
+	var turns, uncached, attention, ended, output, context, squares float64
 	ok := [...]bool{
 		came(&l.turns, float64(m.Turns), &turns), came(&l.uncached, float64(m.Uncached), &uncached), came(&l.attention, m.Attention, &attention),
 		came(&l.ended, float64(m.Ended), &ended), came(&l.output, float64(m.Output), &output), came(&l.outContext, m.Context, &context),
+		came(&l.squares, m.Squares, &squares),
 	}
 	step := dt
 	if step <= 0 {
@@ -237,6 +241,7 @@ func (l *load) take(now schemas.Time, dt float64, m *schemas.PoolLoad) bool {
 	l.rEnded.Add(ended, dt)
 	l.rOutput.Add(output, dt)
 	l.rContext.Add(context, dt)
+	l.rSquares.Add(squares, dt)
 	l.seen = min(l.seen+turns, 1e6)
 	return true
 }
@@ -260,4 +265,19 @@ func (l *load) context() float64 {
 		ctx = max(ctx, l.rContext.Slow/l.rOutput.Slow)
 	}
 	return ctx
+}
+
+// fewEnded: with fewer turns in the fast window, answers are judged by the slow one.
+const fewEnded = 30
+
+// answers is how long answers are, and their mean.
+func (l *load) answers() (split.Mix, float64) {
+	n, sum, squares := l.rEnded.Fast, l.rOutput.Fast, l.rSquares.Fast
+	if n*demand.FastWindow < fewEnded {
+		n, sum, squares = l.rEnded.Slow, l.rOutput.Slow, l.rSquares.Slow
+	}
+	if n <= 0 {
+		return split.Mix{}, 0
+	}
+	return split.Fit(sum/n, squares/n), sum / n
 }

@@ -46,7 +46,7 @@ func (p *Planner) act(v *view, d decision, out []schemas.Msg) []schemas.Msg {
 		out = p.assign(v, &d.changes[i], id, d.reason, out)
 	}
 	if d.dir != 0 {
-		o.rules.Changed(&p.cfg.Rules, seconds(v.now), d.dir)
+		o.rules.Changed(seconds(v.now), d.dir)
 	}
 	return out
 }

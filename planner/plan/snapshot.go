@@ -81,8 +81,8 @@ type snapPool struct {
 type snapLoad struct {
 	At     schemas.Time
 	Now    schemas.PoolLoad
-	Totals [6]demand.Total
-	Rates  [6]demand.Rate
+	Totals [7]demand.Total
+	Rates  [7]demand.Rate
 	Seen   float64
 	Levels [5]demand.Level
 }
@@ -91,12 +91,12 @@ func (r *report) totals() [6]*demand.Total {
 	return [6]*demand.Total{&r.prefillTokens, &r.decodeTokens, &r.prefillNS, &r.decodeNS, &r.steps, &r.rows}
 }
 
-func (l *load) totals() [6]*demand.Total {
-	return [6]*demand.Total{&l.turns, &l.uncached, &l.attention, &l.ended, &l.output, &l.outContext}
+func (l *load) totals() [7]*demand.Total {
+	return [7]*demand.Total{&l.turns, &l.uncached, &l.attention, &l.ended, &l.output, &l.outContext, &l.squares}
 }
 
-func (l *load) rates() [6]*demand.Rate {
-	return [6]*demand.Rate{&l.rTurns, &l.rUncached, &l.rAttention, &l.rEnded, &l.rOutput, &l.rContext}
+func (l *load) rates() [7]*demand.Rate {
+	return [7]*demand.Rate{&l.rTurns, &l.rUncached, &l.rAttention, &l.rEnded, &l.rOutput, &l.rContext, &l.rSquares}
 }
 
 func (l *load) levels() [5]*demand.Level {

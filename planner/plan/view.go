@@ -91,11 +91,12 @@ func (p *Planner) sum(v *view) {
 			}
 		}
 	}
+	var output float64
 	s.Model = o.meas.Model()
 	if v.in.Size > 0 {
 		s.Slots, s.KV = slots/v.in.Size, kv/v.in.Size
 	}
-	s.Rate, s.Ended = max(0, l.rTurns.Ahead(5)), l.rEnded.Fast
+	s.Rate, s.Ended = l.rTurns.Fast, l.rEnded.Fast
 	fast := s.Model.Prefill(l.rTurns.Fast, l.rUncached.Fast, l.rAttention.Fast)
 	slow := s.Model.Prefill(l.rTurns.Slow, l.rUncached.Slow, l.rAttention.Slow)
 	switch {
@@ -104,9 +105,7 @@ func (p *Planner) sum(v *view) {
 	case l.rTurns.Slow > 0:
 		s.TurnWork = slow / l.rTurns.Slow
 	}
-	if l.rEnded.Fast > 0 {
-		s.Output = l.rOutput.Fast / l.rEnded.Fast
-	}
+	s.Mix, output = l.answers()
 	s.InPrefill = l.waitP.Mean + l.inP.Mean
 	s.InDecode, s.WaitDecode = l.inD.Mean, l.waitD.Mean
 	s.Context = l.context()
@@ -122,7 +121,7 @@ func (p *Planner) sum(v *view) {
 	in.ForecastP = s.Model.Prefill(l.rTurns.Ahead(horizon), l.rUncached.Ahead(horizon), l.rAttention.Ahead(horizon))
 	in.ForecastD = l.rOutput.Ahead(horizon) * s.Unit()
 	in.BacklogP = s.WaitWork
-	in.BacklogD = (s.InDecode/2 + s.WaitDecode) * s.Output * s.Unit()
+	in.BacklogD = (s.InDecode/2 + s.WaitDecode) * output * s.Unit()
 	if x := s.Prefill + s.Mixed; x > 0 {
 		in.BusyP = busyP / x
 	}

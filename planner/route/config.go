@@ -1,5 +1,7 @@
 package route
 
+import "github.com/weir-dev/weir/planner/admit"
+
 // Config of a router. Durations are nanoseconds.
 type Config struct {
 	Cell  string
@@ -79,6 +81,15 @@ type Config struct {
 	Handover bool
 	// Choose places turns in the manner of another system; nil is weir's own cost.
 	Choose Chooser
+	// Admit lets sessions in only as far as memory holds their contexts, see package
+	// admit, whose settings are in Book. New sessions also wait while turns would wait
+	// longer than half of TTFTNS, 2 s, or, where TPOTNS is set, streams are slower than a
+	// token in so many nanoseconds.
+	Admit          bool
+	Book           admit.Config
+	TTFTNS, TPOTNS int64
+	// Fair orders turns that wait.
+	Fair admit.FairConfig
 	// SyncBackoffNS is the wait before a node that did not answer is asked again. It
 	// doubles up to SyncBackoffMaxNS. 200 ms, 30 s.
 	SyncBackoffNS    int64
@@ -94,6 +105,7 @@ func (c *Config) defaults() {
 	set(&c.PauseNS, 1_000_000_000)
 	set(&c.ForgetNS, 300_000_000_000)
 	set(&c.MaxExecutors, 1024)
+	set(&c.TTFTNS, 2_000_000_000)
 	set(&c.MaxDeaths, 2)
 	set(&c.MaxErrors, 3)
 	set(&c.MaxAttempts, 32)

@@ -143,6 +143,11 @@ func (p *pool) load(now schemas.Time, l *schemas.PoolLoad) {
 			add(t, n)
 		}
 	}
+	l.Held = len(p.held.ts)
+	for _, t := range p.held.ts {
+		l.OldestNS = max(l.OldestNS, int64(now-t.since))
+	}
+	l.Sessions, l.SessionTokens = p.book.Sessions()
 	for _, x := range p.xs {
 		l.Prefilling += len(x.prefills)
 		l.PrefillTokens += x.tokens

@@ -11,12 +11,18 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		return out
 	}
 	for _, p := range r.pools {
+		if p.look && r.cfg.Admit {
+			out = r.admitHeld(now, p, out)
+		}
 		if p.refit {
 			p.refit = false
 			r.relist(now, p, listMisfit)
 		}
 		if p.dirty {
 			out = r.placeIn(now, p, out)
+		}
+		if p.fresh != nil || p.look {
+			out = r.absorb(now, p, out)
 		}
 	}
 	return out
@@ -47,8 +53,7 @@ func (r *Router) placeIn(now schemas.Time, p *pool, out []schemas.Msg) []schemas
 			break
 		}
 		t := p.queue[n].first()
-		p.queue[n].remove(t)
-		t.queue = nil
+		p.pop(t)
 		var did tried
 		if out, did = r.tryPlace(now, t, n, out); did == triedPlaced {
 			r.waiting--
@@ -63,8 +68,7 @@ func (r *Router) placeIn(now schemas.Time, p *pool, out []schemas.Msg) []schemas
 		}
 	}
 	for i, t := range skipped {
-		t.queue = &p.queue[waits[i]]
-		t.queue.push(t)
+		p.push(t, waits[i])
 	}
 	clear(skipped)
 	r.skipped, r.waits = skipped[:0], waits[:0]

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/weir-dev/weir/planner/admit"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -49,6 +50,12 @@ type pool struct {
 	// rooms counts executors that have room for a need, takers those whose assignment
 	// allows it at all.
 	rooms, takers [needs]int
+	tokens        [needs]int // to be computed of the turns of a queue, as it was when they joined it
+	book          *admit.Book
+	held          heap    // turns whose sessions are not admitted
+	absorbers     int     // decode executors that may compute prompts
+	fresh         *turn   // that came last, to be valued by absorb
+	look          bool    // it is time for absorb to value some more
 	dirty         bool    // something may be placed
 	refit         bool    // executors changed, so misfits are to be looked at again
 	refs          int     // executors and turns that name it
@@ -62,7 +69,7 @@ func (r *Router) poolOf(name string) *pool {
 		p.refs++
 		return p
 	}
-	p := &pool{name: name, refs: 1}
+	p := &pool{name: name, refs: 1, book: admit.New(r.cfg.Book)}
 	r.byName[name] = p
 	i, _ := slices.BinarySearchFunc(r.pools, name, func(p *pool, n string) int {
 		switch {
@@ -131,6 +138,14 @@ func (p *pool) count(x *executor, room, takes can) {
 		}
 	}
 	x.room, x.takes = room, takes
+	if a := x.absorbs() && x.in == p && takes[needDecode]; a != x.absorbing {
+		x.absorbing = a
+		if a {
+			p.absorbers++
+		} else {
+			p.absorbers--
+		}
+	}
 }
 
 // update sets what an executor adds to its pool's counts. It is called after every
@@ -170,7 +185,7 @@ var map3 = [...]int{1, schemas.SizeSMax + 1, schemas.SizeMMax + 1}
 
 // wait puts a turn among the waiting.
 func (r *Router) wait(now schemas.Time, t *turn) {
-	if t.state == stateWaiting && (t.queue != nil || t.listed) {
+	if t.state == stateWaiting && (t.queue != nil || t.listed || t.held) {
 		return
 	}
 	t.state = stateWaiting
@@ -184,9 +199,26 @@ func (r *Router) enqueue(now schemas.Time, t *turn) {
 		r.list(t, listParked)
 		return
 	}
-	t.queue = &t.in.queue[r.need(t)]
-	t.queue.push(t)
+	n := r.need(t)
+	t.in.push(t, n)
+	if n >= needS {
+		t.in.fresh = t
+	}
 	t.in.dirty = true
+}
+
+// push puts a turn in the queue of a need, pop takes it out.
+func (p *pool) push(t *turn, n need) {
+	t.queue, t.queued = &p.queue[n], t.expect
+	t.queue.push(t)
+	t.waits = n
+	p.tokens[n] += t.queued
+}
+
+func (p *pool) pop(t *turn) {
+	t.queue.remove(t)
+	t.queue = nil
+	p.tokens[t.waits] -= t.queued
 }
 
 // list puts a turn on a list of its pool.
@@ -210,9 +242,11 @@ func (r *Router) need(t *turn) need {
 
 // unwait takes a turn from among the waiting.
 func (r *Router) unwait(t *turn) {
-	if t.queue != nil {
-		t.queue.remove(t)
-		t.queue = nil
+	if t.held {
+		t.held = false
+		t.in.held.remove(t)
+	} else if t.queue != nil {
+		t.in.pop(t)
 	} else if t.listed {
 		t.listed = false
 		for l := range t.in.list {

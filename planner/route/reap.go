@@ -53,7 +53,8 @@ func (r *Router) heartbeat(now schemas.Time, h *schemas.Heartbeat, out []schemas
 		x.in.refit = true
 	}
 	x.boot, x.role, x.classes, x.epoch, x.slots, x.context = h.Boot, h.Role, h.Classes, h.Epoch, h.Slots, h.Context
-	x.size, x.kv = max(h.Size, 1), h.KVTokens
+	x.size, x.kv, x.absorb = max(h.Size, 1), h.KVTokens, h.Absorb
+	x.tier, x.rate = h.TierBlocks, h.DecodeTPS
 	x.lastHB, x.alive = now, true
 	if h.PrefillTPS > 0 {
 		x.tps, x.in.tps = h.PrefillTPS, h.PrefillTPS

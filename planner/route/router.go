@@ -3,6 +3,7 @@ package route
 import (
 	"slices"
 
+	"github.com/weir-dev/weir/planner/admit"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -24,6 +25,11 @@ type turn struct {
 	keys   [orders]int64 // the smallest first, see heap
 	pos    [orders]int   // in a heap, from 1 on
 	queue  *heap         // in which it waits
+	waits  need          // the need of queue
+	queued int           // its tokens in the books of the queue
+	held   bool          // its session is not admitted: it waits in held of its pool
+	came   schemas.Time  // with held: when its session came first
+	begun  bool          // it stands in the book of its pool
 	listed bool          // it stands in a list of its pool instead
 
 	state    state
@@ -69,6 +75,7 @@ type turn struct {
 	failAt  schemas.Time // last publish of the failure
 
 	expect   int    // prompt tokens to be computed, as far as the directory knew when it became ready
+	length   int    // tokens of its context with the answer, once it has one
 	counted  int    // tokens of it that stand in the totals and were not set right yet; 0 when none do
 	beat     uint64 // the heartbeat that named it last, see compare
 	occupies bool   // it stands in decoding and contexts of exec
@@ -86,24 +93,28 @@ const blockTokens = 64
 
 // executor is what the router knows of one executor.
 type executor struct {
-	id      string
-	boot    string
-	gone    string // the life that ended last: its heartbeats may still be under way
-	in      *pool  // its model; turns of others do not go there
-	role    schemas.Role
-	classes []schemas.SizeClass // that its assignment allows; none means all
-	epoch   uint64
-	slots   int
-	context int
-	size    int              // accelerators
-	kv      int              // tokens that its engine can hold; 0 while unknown
-	tps     float64          // prefill tokens per second, measured
-	bring   float64          // tokens per second that come in from elsewhere, measured
-	at      *tierNode        // whose memory it uses; nil when nobody said
-	kept    []schemas.Extent // sequences that stay in its engine between turns
-	lastHB  schemas.Time
-	alive   bool
-	closed  bool // it sent a job back: nothing is placed here before its next heartbeat
+	id        string
+	boot      string
+	gone      string // the life that ended last: its heartbeats may still be under way
+	in        *pool  // its model; turns of others do not go there
+	role      schemas.Role
+	classes   []schemas.SizeClass // that its assignment allows; none means all
+	epoch     uint64
+	slots     int
+	context   int
+	size      int               // accelerators
+	tier      int               // blocks that its memory holds; 0 while unknown
+	rate      float64           // tokens per second and sequence of its decodes, measured
+	absorb    schemas.SizeClass // that it may compute itself when it decodes
+	absorbing bool              // counted in its pool
+	kv        int               // tokens that its engine can hold; 0 while unknown
+	tps       float64           // prefill tokens per second, measured
+	bring     float64           // tokens per second that come in from elsewhere, measured
+	at        *tierNode         // whose memory it uses; nil when nobody said
+	kept      []schemas.Extent  // sequences that stay in its engine between turns
+	lastHB    schemas.Time
+	alive     bool
+	closed    bool // it sent a job back: nothing is placed here before its next heartbeat
 
 	prefills map[string]*turn // placed for prefill
 	decodes  map[string]*turn // placed for decode, or a slot kept
@@ -137,13 +148,16 @@ type Router struct {
 	busGone bool
 	tickAt  schemas.Time
 	loadAt  schemas.Time // next publish of the load
+	bookAt  schemas.Time // next look for idle sessions
 	counts  Counts
 
 	pools  []*pool // in order of their names
 	byName map[string]*pool
 
-	stamp      uint64 // of the last view
-	viewed     *turn  // in view, see view
+	stamp      uint64       // of the last view
+	now        schemas.Time // of the message in hand
+	fair       *admit.Fair
+	viewed     *turn // in view, see view
 	outside    viewGiver
 	beats      uint64  // heartbeats that were compared
 	skipped    []*turn // scratch of placeIn
@@ -170,7 +184,7 @@ func New(cfg Config) *Router {
 	cfg.defaults()
 	return &Router{
 		cfg: cfg, turns: map[string]*turn{}, execs: map[string]*executor{}, dir: newDirectory(&cfg), byName: map[string]*pool{},
-		engines: engines{}, late: heap{by: byDeadline},
+		engines: engines{}, late: heap{by: byDeadline}, fair: admit.NewFair(cfg.Fair),
 	}
 }
 
@@ -186,6 +200,7 @@ func (r *Router) Load() (waiting, placed int) {
 
 // Step handles one message.
 func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
+	r.now = now
 	if r.started == 0 {
 		r.started, r.busBack, r.tickAt = now, now, now
 	}
@@ -204,6 +219,8 @@ func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []sc
 		out = r.result(in.Result, out)
 	case schemas.KindKV:
 		r.notice(in.KV)
+	case schemas.KindBranch:
+		r.branch(now, in.Branch)
 	case schemas.KindOpDone:
 		out = r.synced(now, in.OpDone, out)
 	case schemas.KindPublished:
@@ -219,6 +236,15 @@ func (r *Router) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []sc
 		out = r.reap(now, out)
 		r.unpark(now)
 		r.dir.due = true
+		for _, p := range r.pools {
+			p.look = true
+		}
+		if r.cfg.Admit && now >= r.bookAt {
+			r.bookAt = now + 1_000_000_000
+			for _, p := range r.pools {
+				p.book.Tick(now)
+			}
+		}
 	}
 	if r.dir.due {
 		r.dir.due = false
@@ -278,11 +304,19 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 	r.next++
 	r.turns[m.Job] = t
 	t.in, t.class = r.poolOf(m.Pool), needOf(schemas.ClassOf(m.Prompt.N-m.Prompt.TailFrom))
-	t.keys = [orders]int64{byKey: int64(now), byDeadline: m.DeadlineNS}
+	t.keys = [orders]int64{byDeadline: m.DeadlineNS}
 	if m.DeadlineNS > 0 {
 		r.late.push(t)
 	}
 	r.arrived(now, t)
+	out, held := r.enter(now, t, out)
+	if held {
+		return out
+	}
+	if why := r.hopeless(now, t); why != "" && !t.old {
+		t.in.totals.refused++
+		return r.fail(now, t, &schemas.Failure{Code: schemas.CodeDeadline, Message: why}, out)
+	}
 	r.wait(now, t)
 	return out
 }
@@ -299,6 +333,8 @@ func (r *Router) result(m *schemas.Result, out []schemas.Msg) []schemas.Msg {
 	}
 	if m.DecodeOn != "" {
 		r.answered(t, m)
+		r.served(r.now, t, m)
+		t.length = t.ready.Prompt.N + max(0, m.Usage.Completion)
 	}
 	if x := r.execs[m.DecodeOn]; x != nil && m.Status == schemas.StatusOK {
 		if m.PrefillOn == m.DecodeOn && t.exec == x {
@@ -318,6 +354,9 @@ func (r *Router) finish(t *turn, out []schemas.Msg) []schemas.Msg {
 	}
 	if t.state == stateFailing {
 		r.failing = slices.DeleteFunc(r.failing, func(o *turn) bool { return o == t })
+	}
+	if t.begun {
+		t.in.book.End(r.now, keyOf(t), t.ready.Branch, t.length)
 	}
 	r.unref(t.in)
 	r.counts.Finished++
@@ -386,6 +425,7 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 	}
 	t.prefillOn, t.cached, t.busy, t.miss = d.Executor, d.Cached, d.BusyNS, d.Miss
 	r.found(t, d.Cached)
+	r.charge(now, t, float64(d.BusyNS)/1e9)
 	t.prefillBoot = ""
 	if x := r.execs[d.Executor]; x != nil {
 		t.prefillBoot = x.boot

@@ -211,6 +211,12 @@ func (w *world) queues() {
 				}
 			}
 		}
+		for _, t := range p.held.ts {
+			note(t)
+			if !t.held || t.queue != nil || t.listed {
+				w.t.Fatalf("%s is held and waits elsewhere", t.ready.Turn)
+			}
+		}
 		for _, l := range p.list {
 			for _, t := range l {
 				note(t)

@@ -12,5 +12,6 @@
 //
 // value = x·(prefill work of a turn) + tokens per second·(decode work of a token).
 //
-// Read split.go: State is what is known, Value what a split would do.
+// Read split.go (State is what is known), then fluid.go (what becomes of it with another
+// split).
 package split

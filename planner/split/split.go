@@ -17,7 +17,7 @@ type State struct {
 	Rate     float64 // turns that become ready, per second
 	Ended    float64 // turns that end, per second
 	TurnWork float64 // prefill work of a turn
-	Output   float64 // tokens of an answer
+	Mix      Mix     // tokens of an answer
 
 	InPrefill  float64 // turns that are prefilled, or wait for it
 	WaitWork   float64 // prefill work of those that wait or run
@@ -29,10 +29,10 @@ type State struct {
 	KV    float64 // tokens of context that fit per size 1; 0: no bound
 }
 
-// Think is how soon, in seconds, a turn that left prefill is followed by the next one of
-// its agent where decode is short: what agents' tools take. It bounds what a queue before
-// prefill may come to.
-const Think = 8.0
+// Think is how long, in seconds, an agent takes between an answer and its next turn. As
+// many think as the rate of turns needs, so a wrong value changes how soon a better split
+// shows, not which one is better.
+const Think = 5.0
 
 // Outcome of a split.
 type Outcome struct {
@@ -63,88 +63,28 @@ func (s *State) Unit() float64 {
 	return 0
 }
 
-// tokens is what d executors generate per second when n turns are there to decode.
-func (s *State) tokens(d, n float64) float64 {
-	if d <= 0 || n <= 0 {
-		return 0
-	}
-	b, _ := s.Batch()
-	b = min(b, n/d)
-	if b < 1 { // fewer turns than executors
-		return n * s.Model.TokenRate(1, s.Context)
-	}
-	return d * s.Model.TokenRate(b, s.Context)
-}
-
-// Demand is the work per second that prefill would get if it were never waited for, and
-// that of decode at full batches.
+// Demand is the work per second that prefill is asked for, with what waits there spread
+// over the time between an agent's turns, and that which decode does.
 func (s *State) Demand() (prefill, decode float64) {
-	return s.free() * s.TurnWork, s.tokens(s.Decode+s.Mixed/2, s.InDecode+s.WaitDecode) * s.Unit()
-}
-
-// free is the rate of turns if prefill took no time: those that wait there would be
-// back as often as the others.
-func (s *State) free() float64 {
 	waiting := max(0, s.InPrefill-s.Rate*s.alone())
-	return s.Rate + waiting/Think
+	d := s.Decode + s.Mixed/2
+	if d > 0 && s.InDecode > 0 {
+		b := max(s.InDecode/d, min(1, s.InDecode))
+		decode = s.InDecode * s.Model.TokenRate(b, s.Context) / b * s.Unit()
+	}
+	return (s.Rate + waiting/Think) * s.TurnWork, decode
 }
 
 // alone is what prefill takes without waiting.
 func (s *State) alone() float64 { return max(s.TurnWork, s.Model.Launch) }
 
-// Value is what a split into p and d executors, mixed ones besides, would do.
+// Horizon is how many seconds ahead a split is valued. Beyond that the work that flows
+// by is another one, or the planner has looked again.
+const Horizon = 30.0
+
+// Value is what a split into p and d executors, mixed ones besides, would do per second.
 func (s *State) Value(p, d float64) Outcome {
-	p, d = p+s.Mixed/2, d+s.Mixed/2
-	now := s.Decode + s.Mixed/2
-	n := s.InDecode + s.WaitDecode
-	batch, kv := s.Batch()
-	out := Outcome{Why: "demand"}
-	out.Tokens = s.tokens(d, n)
-
-	// How much of the loop's rate prefill lets through.
-	out.Flow = s.through(p)
-	if s.TurnWork > 0 && out.Flow >= 0.95*p/s.TurnWork {
-		out.Why = "prefill"
-	}
-	// When decode is full, turns get through as fast as others end there.
-	if cap := d * batch; n >= 0.98*cap && n > 0 {
-		out.Why = "decode"
-		if kv {
-			out.Why = "kv"
-		}
-		if was := s.tokens(now, n); was > 0 && s.Ended > 0 {
-			out.Flow = min(out.Flow, s.Ended*out.Tokens/was)
-		}
-	}
-	out.Value = out.Flow*s.TurnWork + out.Tokens*s.Unit()
-	return out
-}
-
-// through is the rate at which p executors prefill, with the rest of the loop as it is:
-// the rate at which a turn's cycle, whose prefill part depends on p, fits the turns that
-// are in the loop.
-func (s *State) through(p float64) float64 {
-	free := s.free()
-	if p <= 0 || free <= 0 {
-		return 0
-	}
-	if s.TurnWork <= 0 {
-		return free
-	}
-	most := p / s.TurnWork
-	// x = free·T / (T + W(x)), with T the time between an agent's turns and W the wait at
-	// p servers (Sakasegawa 1977): solved by halving, W grows with x.
-	cycle := Think + s.alone()
-	lo, hi := 0.0, min(free, most*0.999)
-	for range 30 {
-		x := (lo + hi) / 2
-		if x*(cycle+wait(p, x/most, s.alone())) <= free*cycle {
-			lo = x
-		} else {
-			hi = x
-		}
-	}
-	return lo
+	return s.loop(p+s.Mixed/2, d+s.Mixed/2, Horizon)
 }
 
 // wait is the mean wait of an M/M/c queue with p servers at that load, in the

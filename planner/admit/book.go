@@ -1,0 +1,267 @@
+package admit
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-dev/weir/schemas"
+)
+
+// Config of a pool's book. Durations are nanoseconds.
+type Config struct {
+	// Fill is the share of memory that contexts may take: the rest is what is dead and
+	// not yet evicted. 0.9.
+	Fill float64
+	// Growth is the factor by which a context is taken to grow beyond its first prompt
+	// until sessions have ended and tell. 6: agents that begin with 16,000 tokens end near
+	// 100,000.
+	Growth float64
+	// LifeNS is a session's life until then. 10 min.
+	LifeNS int64
+	// IdleNS: an admitted session without a turn for so long is admitted anew when it
+	// comes back. 3 min: of tool calls with a median of 4 s, one in a thousand takes as long.
+	IdleNS int64
+	// WaitNS is how long a turn may wait for its session to be admitted. 60 s.
+	WaitNS int64
+	// MaxSessions bounds the sessions that are known, admitted or refused. 65,536; more
+	// are admitted without being counted.
+	MaxSessions int
+}
+
+func (c *Config) defaults() {
+	set(&c.Fill, 0.9)
+	set(&c.Growth, 6)
+	set(&c.LifeNS, 600_000_000_000)
+	set(&c.IdleNS, 180_000_000_000)
+	set(&c.WaitNS, 60_000_000_000)
+	set(&c.MaxSessions, 1<<16)
+}
+
+func set[T int | int64 | float64](p *T, v T) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+// Key names a session.
+type Key struct{ Tenant, Session string }
+
+// session is one that is admitted.
+type session struct {
+	key      Key
+	branches []branch
+	first    int // tokens of its own when it was first seen
+	tokens   int // of its own now: of all branches
+	running  int // turns without a result
+	since    schemas.Time
+	seen     schemas.Time // last turn or answer
+	whole    bool         // it was seen from its first turn on
+}
+
+// branch is one line of context of a session.
+type branch struct {
+	name   string
+	shared int // leading tokens that others had computed before it began
+	tokens int // of its own
+}
+
+// maxBranches of a session are told apart; what more there are count as the last one.
+const maxBranches = 16
+
+// Book is the sessions of one pool. It is not safe for use by several goroutines.
+type Book struct {
+	cfg      Config
+	sessions map[Key]*session
+	refused  map[Key]schemas.Time // that were told to come back, and when they first came
+	tokens   int
+	forecast forecast
+}
+
+// New makes an empty book.
+func New(cfg Config) *Book {
+	cfg.defaults()
+	return &Book{cfg: cfg, sessions: map[Key]*session{}, refused: map[Key]schemas.Time{}, forecast: forecast{cfg: cfg}}
+}
+
+// Turn is what a book learns of a turn.
+type Turn struct {
+	Key    Key
+	Branch string
+	Tokens int // of its prompt
+	Known  int // of them that this session, as far as is known, had before
+	Found  int // of them that are in memory
+}
+
+// Admitted reports whether a session is admitted.
+func (b *Book) Admitted(k Key) bool { return b.sessions[k] != nil }
+
+// Sessions are those that are admitted, with the tokens of their own contexts.
+func (b *Book) Sessions() (n, tokens int) { return len(b.sessions), b.tokens }
+
+// Begin notes a turn of an admitted session.
+func (b *Book) Begin(now schemas.Time, t Turn) {
+	if s := b.sessions[t.Key]; s != nil {
+		b.set(s, t.Branch, t.Tokens, t.Found)
+		s.running++
+		s.seen = now
+	}
+}
+
+// Admit admits a session with its first turn if its context has room beside those of
+// the others, now and while they grow. capacity is in tokens; 0 is without bound. A
+// session that is alone always has room, however large it is.
+func (b *Book) Admit(now schemas.Time, t Turn, capacity int) bool {
+	own := max(0, t.Tokens-t.sharedFirst())
+	if b.sessions[t.Key] != nil {
+		return true
+	}
+	if capacity > 0 && len(b.sessions) > 0 {
+		b.forecast.refresh(now, b)
+		if !b.forecast.fits(now, own, int(b.cfg.Fill*float64(capacity))) {
+			return false
+		}
+	}
+	b.Adopt(now, t)
+	return true
+}
+
+// Adopt admits a session without a look at its room: it was admitted before.
+func (b *Book) Adopt(now schemas.Time, t Turn) {
+	delete(b.refused, t.Key)
+	if b.sessions[t.Key] != nil || len(b.sessions) >= b.cfg.MaxSessions {
+		return
+	}
+	s := &session{key: t.Key, since: now, seen: now, whole: t.Known == 0}
+	b.sessions[t.Key] = s
+	b.set(s, t.Branch, t.Tokens, t.sharedFirst())
+	s.first = max(1, s.tokens)
+	b.forecast.add(now, s)
+}
+
+// sharedFirst is what of a session's first prompt others had computed. Of one whose
+// earlier turns were not seen it is not known, and nothing.
+func (t *Turn) sharedFirst() int {
+	if t.Known > 0 {
+		return 0
+	}
+	return t.Found
+}
+
+// set notes the tokens of a branch. What was in memory before a branch began is another
+// session's, or another branch's, and counts there.
+func (b *Book) set(s *session, name string, tokens, found int) {
+	i := slices.IndexFunc(s.branches, func(x branch) bool { return x.name == name })
+	if i < 0 {
+		if len(s.branches) < maxBranches {
+			s.branches = append(s.branches, branch{name: name, shared: min(found, tokens)})
+		}
+		i = len(s.branches) - 1
+	}
+	x := &s.branches[i]
+	own := max(0, tokens-x.shared)
+	s.tokens, b.tokens = s.tokens+own-x.tokens, b.tokens+own-x.tokens
+	x.tokens = own
+}
+
+// End notes that a turn has ended; tokens is the context with the answer, 0 when there is none.
+func (b *Book) End(now schemas.Time, k Key, name string, tokens int) {
+	s := b.sessions[k]
+	if s == nil {
+		return
+	}
+	s.running = max(0, s.running-1)
+	s.seen = now
+	if tokens > 0 {
+		b.set(s, name, tokens, 0)
+	}
+}
+
+// Leave notes that a branch has ended, and with its last one the session.
+func (b *Book) Leave(now schemas.Time, k Key, name string) {
+	s := b.sessions[k]
+	if s == nil {
+		return
+	}
+	i := slices.IndexFunc(s.branches, func(x branch) bool { return x.name == name })
+	if i < 0 {
+		return
+	}
+	last := s.tokens
+	s.tokens, b.tokens = s.tokens-s.branches[i].tokens, b.tokens-s.branches[i].tokens
+	s.branches = slices.Delete(s.branches, i, i+1)
+	if len(s.branches) == 0 {
+		s.tokens = last
+		b.tokens += last
+		b.forget(now, s)
+	}
+}
+
+func (b *Book) forget(now schemas.Time, s *session) {
+	b.tokens -= s.tokens
+	delete(b.sessions, s.key)
+	b.forecast.ended(now, s)
+}
+
+// Tick forgets sessions that were idle for long. It is to be called once a second or so.
+func (b *Book) Tick(now schemas.Time) {
+	var idle []*session
+	for _, s := range b.sessions {
+		if s.running == 0 && int64(now-s.seen) > b.cfg.IdleNS {
+			idle = append(idle, s)
+		}
+	}
+	slices.SortFunc(idle, func(x, y *session) int {
+		return cmp.Or(cmp.Compare(x.seen, y.seen), cmp.Compare(x.key.Tenant, y.key.Tenant), cmp.Compare(x.key.Session, y.key.Session))
+	})
+	for _, s := range idle {
+		b.forget(s.seen, s)
+	}
+	for k, at := range b.refused {
+		if int64(now-at) > 2*b.cfg.LifeNS {
+			delete(b.refused, k)
+		}
+	}
+	b.forecast.stale = true
+}
+
+// Came is when a session that is not admitted first came: one that was refused and
+// comes back passes those that came after it did first.
+func (b *Book) Came(now schemas.Time, k Key) schemas.Time {
+	if at, ok := b.refused[k]; ok {
+		return at
+	}
+	return now
+}
+
+// Refuse notes that a session was refused and first came then.
+func (b *Book) Refuse(k Key, came schemas.Time) {
+	if len(b.refused) < b.cfg.MaxSessions {
+		b.refused[k] = came
+	}
+}
+
+// Wait is how long a session is expected to wait that has so many in front of it, in
+// nanoseconds, from how often sessions ended lately; 0 while that is not known.
+func (b *Book) Wait(now schemas.Time, ahead int) int64 {
+	every := b.forecast.every(now)
+	if every <= 0 {
+		return 0
+	}
+	return int64(every * 1e9 * float64(ahead+1))
+}
+
+// Returning is how many refused sessions first came before that time and may come back.
+func (b *Book) Returning(before schemas.Time) (n int) {
+	for _, at := range b.refused {
+		if at < before {
+			n++
+		}
+	}
+	return n
+}
+
+// IdleNS is how long a session stays admitted without a turn.
+func (b *Book) IdleNS() int64 { return b.cfg.IdleNS }
+
+// WaitMax is the bound of a wait in nanoseconds.
+func (b *Book) WaitMax() int64 { return b.cfg.WaitNS }

@@ -1,0 +1,236 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weir-dev/weir/planner/admit"
+	"github.com/weir-dev/weir/schemas"
+)
+
+func keyOf(t *turn) admit.Key { return admit.Key{Tenant: t.ready.Tenant, Session: t.ready.Session} }
+
+// contextOf is what the books learn of a turn.
+func contextOf(t *turn) admit.Turn {
+	p := &t.ready.Prompt
+	return admit.Turn{Key: keyOf(t), Branch: t.ready.Branch, Tokens: p.N, Known: p.TailFrom, Found: p.N - t.expect}
+}
+
+// enter lets a turn that came in, or holds it until its session is admitted. held is
+// false when the turn may be placed.
+func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schemas.Msg, held bool) {
+	p, k := t.in, keyOf(t)
+	came := now
+	if r.cfg.Admit {
+		came = p.book.Came(now, k)
+	}
+	t.keys[byKey] = int64(r.fair.At(now, came, k, t.ready.Priority))
+	if !r.cfg.Admit {
+		return out, false
+	}
+	// A router that has just started does not know the sessions that were admitted: they
+	// are those with turns from before, and those that have a context already.
+	young := int64(now-r.started) < p.book.IdleNS() && t.ready.Prompt.TailFrom > 0
+	switch {
+	case t.old || young:
+		p.book.Adopt(now, contextOf(t))
+	case p.book.Admitted(k):
+	case len(p.held.ts) == 0 && r.gate(now, p) > 0 && p.book.Admit(now, contextOf(t), p.capacity()):
+	default:
+		t.state, t.came, t.held = stateWaiting, came, true
+		p.held.push(t)
+		r.waiting++
+		if wait := p.book.Wait(now, r.ahead(t)); wait > p.book.WaitMax() {
+			out = r.refuse(now, t, out)
+		}
+		return out, true
+	}
+	p.book.Begin(now, contextOf(t))
+	t.begun = true
+	return out, false
+}
+
+// admitHeld admits sessions that wait, as long as there is room, and refuses those that
+// have waited for as long as they may.
+func (r *Router) admitHeld(now schemas.Time, p *pool, out []schemas.Msg) []schemas.Msg {
+	capacity, room := p.capacity(), r.gate(now, p)
+	for t := p.held.first(); t != nil && room > 0; t = p.held.first() {
+		r.look(now, t)
+		if !p.book.Admit(now, contextOf(t), capacity) {
+			break
+		}
+		p.held.remove(t)
+		t.held, t.begun = false, true
+		p.book.Begin(now, contextOf(t))
+		r.enqueue(now, t)
+		room -= t.expect
+	}
+	var late []*turn
+	for _, t := range p.held.ts {
+		if int64(now-t.since) > p.book.WaitMax() {
+			late = append(late, t)
+		}
+	}
+	slices.SortFunc(late, func(a, b *turn) int { return int(a.order) - int(b.order) })
+	for _, t := range late {
+		out = r.refuse(now, t, out)
+	}
+	return out
+}
+
+// ahead is how many sessions are to be admitted before a turn's.
+func (r *Router) ahead(t *turn) int {
+	n := t.in.book.Returning(t.came)
+	for _, o := range t.in.held.ts {
+		if o.keys[byKey] < t.keys[byKey] {
+			n++
+		}
+	}
+	return n
+}
+
+// refuse ends a turn for want of room, and says when room is expected.
+func (r *Router) refuse(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
+	b := t.in.book
+	retry := b.Wait(now, r.ahead(t))
+	if retry == 0 {
+		retry = b.WaitMax()
+	}
+	retry = min(max(retry, retryMinNS), retryMaxNS)
+	n, tokens := b.Sessions()
+	b.Refuse(keyOf(t), t.came)
+	t.in.totals.refused++
+	return r.fail(now, t, &schemas.Failure{
+		Code: schemas.CodeBusy, RetryNS: retry,
+		Message: fmt.Sprintf("%d sessions with contexts of %d tokens are served, and there is no room for another one; it is expected in %d s", n, tokens, (retry+999_999_999)/1_000_000_000),
+	}, out)
+}
+
+// Bounds of what a caller is told to wait: 1 s, 30 min.
+const (
+	retryMinNS = 1_000_000_000
+	retryMaxNS = 1_800_000_000_000
+)
+
+// capacity is how many tokens of contexts the pool's memory holds: that of its nodes, or
+// where there is none, that of its engines. 0 while that is not known.
+func (p *pool) capacity() int {
+	blocks, engines := 0, 0
+	for i, x := range p.xs {
+		if !x.alive {
+			continue
+		}
+		engines += x.kv
+		if x.at == nil || x.tier == 0 {
+			continue
+		}
+		first := true // of its node
+		for _, o := range p.xs[:i] {
+			if o.alive && o.at == x.at && o.tier > 0 {
+				first = false
+				break
+			}
+		}
+		if first {
+			blocks += x.tier
+		}
+	}
+	if blocks > 0 {
+		return blocks * blockTokens
+	}
+	return engines
+}
+
+// gate is how many tokens of first prompts may be let in: as many as leave a turn half
+// of TTFTNS to wait. Nothing while turns wait for decode slots, or streams are slow:
+// more sessions would make all of them late, and are better kept waiting before their
+// first turn.
+func (r *Router) gate(now schemas.Time, p *pool) int {
+	if t := p.queue[needDecode].first(); t != nil && int64(now-t.since) > r.cfg.TTFTNS/4 {
+		return 0
+	}
+	speed, tokens, rate, decoders := 0.0, p.waitTokens(), 0.0, 0
+	for _, x := range p.xs {
+		if !x.alive {
+			continue
+		}
+		if x.role.Takes(schemas.StagePrefill) {
+			speed += r.tps(x)
+			tokens += x.tokens
+		}
+		if x.role.Takes(schemas.StageDecode) && x.rate > 0 && x.decoding > 1 {
+			rate += x.rate
+			decoders++
+		}
+	}
+	if r.cfg.TPOTNS > 0 && decoders > 0 && rate/float64(decoders) < 1e9/float64(r.cfg.TPOTNS) {
+		return 0
+	}
+	if speed == 0 {
+		return 1 << 40 // nobody prefills: decode slots are the bound
+	}
+	return int(speed*float64(r.cfg.TTFTNS)/2e9) - tokens + 1
+}
+
+// hopeless tells that a turn cannot end in time, and why: too much is to be computed
+// before it, or of its own prompt. Only measured speeds count.
+func (r *Router) hopeless(now schemas.Time, t *turn) string {
+	left := t.ready.DeadlineNS - int64(now)
+	if t.ready.DeadlineNS <= 0 || left > hopelessLook {
+		return ""
+	}
+	speed, fastest, tokens := 0.0, 0.0, 0
+	for _, x := range t.in.xs {
+		if x.alive && x.takes[t.class] && x.tps > 0 {
+			speed, fastest = speed+x.tps, max(fastest, x.tps)
+			tokens += x.tokens
+		}
+	}
+	if speed == 0 || t.in.rooms[t.class] > 0 && float64(t.expect)/fastest*1e9 < float64(left) {
+		return ""
+	}
+	for n := needS; n < needs; n++ {
+		for _, o := range t.in.queue[n].ts {
+			if o.keys[byKey] < t.keys[byKey] {
+				tokens += o.queued
+			}
+		}
+	}
+	own := float64(t.expect) / fastest
+	if need := float64(tokens)/speed + own; need*1e9 > float64(left) {
+		return fmt.Sprintf("the turn cannot end in time: its prompt would be computed in %.1f s, and its deadline is in %.1f s", need, float64(left)/1e9)
+	}
+	return ""
+}
+
+// hopelessLook: deadlines that are farther away are not looked at. 60 s.
+const hopelessLook = 60_000_000_000
+
+// branch learns that a branch has ended.
+func (r *Router) branch(now schemas.Time, b *schemas.BranchChange) {
+	if !r.cfg.Admit || b.State != schemas.BranchEnded {
+		return
+	}
+	for _, p := range r.pools {
+		p.book.Leave(now, admit.Key{Tenant: b.Tenant, Session: b.Session}, b.Branch)
+	}
+}
+
+// charge notes what a turn has cost so far, in seconds of an executor.
+func (r *Router) charge(now schemas.Time, t *turn, seconds float64) {
+	r.fair.Charge(now, keyOf(t), seconds)
+}
+
+// served charges a turn that has its answer: for what was computed of its prompt on
+// the way, and for its part of a decode executor.
+func (r *Router) served(now schemas.Time, t *turn, m *schemas.Result) {
+	x := r.execs[m.DecodeOn]
+	if x == nil {
+		return
+	}
+	seconds := float64(m.Timing.DecodeNS) / 1e9 / float64(max(1, x.slots))
+	if m.PrefillOn == m.DecodeOn {
+		seconds += float64(max(0, m.Usage.Prompt-m.Usage.Cached)) / r.tps(x)
+	}
+	r.charge(now, t, seconds)
+}
