@@ -275,6 +275,7 @@ func lookUpThenPin(t *testing.T) {
 	chain := testChain("a", 40)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
+	var puts atomic.Int64
 	wg.Go(func() {
 		for i := 0; ; i++ {
 			select {
@@ -284,11 +285,17 @@ func lookUpThenPin(t *testing.T) {
 			}
 			for _, b := range append(testChain(fmt.Sprint("e", i), 150), chain...) {
 				_, _ = put(w, b) // full while all is leased: the next one comes
+				puts.Add(1)
 			}
 		}
 	})
 	pins := 0
-	for range rounds {
+	for i := range rounds {
+		// On one processor this loop would be over before the writer has stored anything.
+		if i%(rounds/100) == 0 {
+			before := puts.Load()
+			until(t, "the writer goes on", func() bool { return puts.Load() >= before+10 })
+		}
 		n := r.Match(keysOf(chain))
 		refs := r.Lease(keysOf(chain[:n]))
 		for _, ref := range refs[:min(1, len(refs))] {
