@@ -75,7 +75,8 @@ func Launch(ctx context.Context, o Options) (*Stack, error) {
 	if natsFlag == "" {
 		natsFlag = "127.0.0.1:0"
 	}
-	args := append([]string{"up", "--dir", s.dir, "--nats", natsFlag, "--http", "127.0.0.1:0", "-o", "json"}, o.Args...)
+	// Roles stay as a test sets them, unless it asks for a planner in Args.
+	args := append([]string{"up", "--dir", s.dir, "--nats", natsFlag, "--http", "127.0.0.1:0", "-o", "json", "--planner", "off"}, o.Args...)
 	if err := s.start(bin, args, o.Env); err != nil {
 		return nil, errors.Join(err, s.removeDir())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/planner/route"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/services/record"
 	"github.com/weir-dev/weir/services/tokenizer"
 	"github.com/weir-dev/weir/streams"
 	"github.com/weir-dev/weir/streams/jsrun"
@@ -44,6 +45,11 @@ type Config struct {
 	Actor func(service string, a schemas.Actor)
 	// Stats is told of runners as they start, for metrics.
 	Stats func(service string, s *jsrun.Stats)
+
+	// Mode of the planner where people have set none; act by default.
+	Mode schemas.Mode
+	// Record keeps what router and planner are told and answer; nil records nothing.
+	Record *record.Recorder
 }
 
 func (c *Config) hooks(service string, actor schemas.Actor) (func(*schemas.Msg), func(in, out *schemas.Msg)) {
@@ -129,20 +135,28 @@ func unreadable(actor *lineage.Lineage) func(string, uint64, []byte, error) []sc
 
 // Router runs the router of a cell whenever this instance holds the lease.
 func Router(ctx context.Context, cfg Config) error {
-	js, err := jetstream.New(cfg.Conn)
+	return cfg.underLease(ctx, "router", func(ctx context.Context, _ jetstream.JetStream, epoch uint64) error {
+		return route1(ctx, cfg, epoch)
+	})
+}
+
+// underLease runs a service whenever this instance holds the cell's lease for it. The
+// context that run gets ends with the lease.
+func (c *Config) underLease(ctx context.Context, service string, run func(context.Context, jetstream.JetStream, uint64) error) error {
+	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		lease, err := jsrun.Acquire(ctx, jsrun.LeaseConfig{JS: js, Cell: cfg.Cell, Service: "router", Holder: cfg.ID, Logger: cfg.Logger})
+		lease, err := jsrun.Acquire(ctx, jsrun.LeaseConfig{JS: js, Cell: c.Cell, Service: service, Holder: c.ID, Logger: c.Logger})
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("router: %w", err)
+			return fmt.Errorf("%s: %w", service, err)
 		}
-		cfg.Logger.Info("router is active", "cell", cfg.Cell, "epoch", lease.Epoch)
-		err = route1(lease.Context(), cfg, lease.Epoch)
+		c.Logger.Info(service+" is active", "cell", c.Cell, "epoch", lease.Epoch)
+		err = run(lease.Context(), js, lease.Epoch)
 		lost := context.Cause(lease.Context())
 		lease.Release()
 		if ctx.Err() != nil {
@@ -151,18 +165,21 @@ func Router(ctx context.Context, cfg Config) error {
 		if err != nil && lost == nil {
 			return err
 		}
-		cfg.Logger.Warn("router lost its lease and stands by", "cell", cfg.Cell, "cause", errors.Join(lost, err))
+		c.Logger.Warn(service+" lost its lease and stands by", "cell", c.Cell, "cause", errors.Join(lost, err))
 	}
 	return nil
 }
 
 // route1 runs a router with one lease.
 func route1(ctx context.Context, cfg Config, epoch uint64) error {
-	actor := route.New(route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax})
+	conf := route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax}
+	actor := route.New(conf)
+	recorded, end := cfg.recorded("router", epoch, actor, conf)
+	defer end()
 	in, out := cfg.hooks("router", actor)
 	r, err := jsrun.New(jsrun.Config{
 		Conn: cfg.Conn, Topology: cfg.Topology, Name: "router-" + cfg.ID, Logger: cfg.Logger, OnIn: in, OnOut: out,
-		Actor: actor,
+		Actor: recorded,
 		Inputs: []streams.Input{
 			{
 				Stream: streams.Ready, Filters: []string{schemas.ReadySubject(cfg.Cell, "*", "*", "*")}, Durable: "router-" + cfg.Cell,

@@ -21,12 +21,13 @@ import (
 	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
+	"github.com/weir-dev/weir/services/record"
 	"github.com/weir-dev/weir/streams"
 )
 
 // Targets are the services, in the order in which they start.
 func Targets() []string {
-	return []string{"nats", "tier", "tokenizer", "lineage", "router", "gateway", "executor"}
+	return []string{"nats", "tier", "tokenizer", "lineage", "router", "planner", "gateway", "executor"}
 }
 
 // Options are what `weir up` and `weir serve` share.
@@ -58,6 +59,10 @@ type Options struct {
 	Keep      bool // finished contexts stay in the engine until it needs the room
 	Threads   int
 	GPULayers int
+	// Speed is how many times faster than the device of the calibration file Calib
+	// executors with simulated devices are; without a file it is one with round numbers.
+	Speed float64
+	Calib string
 	// NullVision: the null engine, which is a fake, takes images too.
 	NullVision bool
 
@@ -77,14 +82,22 @@ type Options struct {
 	Output    string
 	// KeepBilling: see gateway.Options.KeepBillingHeader.
 	KeepBilling bool
+
+	// Planner is act, advise or off: what the planner may do where people have not said
+	// otherwise. With off, `weir up` runs none.
+	Planner string
+	// Record is a folder that takes what router and planner are told and answer, at
+	// most RecordBytes; empty for none.
+	Record      string
+	RecordBytes int64
 }
 
 // Defaults of the flags.
 func Defaults() Options {
 	return Options{
 		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30, KVOrder: hostmem.OrderWeir, KVDiskBytes: DefaultDiskBytes,
-		Engine: model.EngineAuto, Context: 8192, Slots: 8, Keep: true, Threads: 1, DirectMax: schemas.SizeSMax,
-		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info",
+		Engine: model.EngineAuto, Context: 8192, Slots: 8, Keep: true, Threads: 1, DirectMax: schemas.SizeSMax, Speed: 1,
+		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info", Planner: PlannerAct, RecordBytes: record.DefaultBytes,
 	}
 }
 
@@ -97,7 +110,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.HTTP, "http", o.HTTP, "address of the OpenAI-compatible gateway")
 	f.StringVar(&o.Cell, "cell", o.Cell, "cell of this deployment")
 	f.StringVar(&o.Node, "node", o.Node, "name of this host in KV notices")
-	f.StringVar(&o.Engine, "engine", o.Engine, "auto, llama, go, sim or null")
+	f.StringVar(&o.Engine, "engine", o.Engine, "auto, llama, go, null or sim; null computes nothing, sim computes nothing in the time that a modelled device takes")
 	f.StringVar(&o.ModelPath, "model", o.ModelPath, "GGUF file; without it a small random model is made, which writes gibberish")
 	f.StringVar(&o.ModelName, "model-name", o.ModelName, "name of the model towards callers (default: from the file)")
 	f.StringVar(&o.LibDir, "llama-lib", o.LibDir, "folder of the llama.cpp libraries (default: WEIR_LLAMA_LIB, then .engine)")
@@ -112,6 +125,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.KVDisk, "kv-disk", o.KVDisk, "folder on a local disk that takes KV blocks before the KV memory gives them up (default: none)")
 	f.Var((*size)(&o.KVDiskBytes), "kv-disk-bytes", "most bytes in --kv-disk, per node")
 	f.StringVar(&o.PeerAddr, "peer-addr", o.PeerAddr, "address on which other nodes get KV blocks from this one, or off; one that other hosts reach needs a token in "+EnvPeerToken)
+	f.Float64Var(&o.Speed, "speed", o.Speed, "with --engine sim: how many times faster than the simulated device; refused where the bus would take 2 % of its shortest step or more")
+	f.StringVar(&o.Calib, "calib", o.Calib, "with --engine sim: calibration file (calib/v1) of the device (default: a made-up one with round numbers)")
 	f.BoolVar(&o.NullVision, "null-vision", o.NullVision, "let the null engine take images; it is a fake that sees nothing, for tests of everything around a model with vision")
 	f.IntVar(&o.DirectMax, "direct-max", o.DirectMax, "uncached prompt tokens up to which a turn skips the prefill stage; negative: never")
 	f.DurationVar(&o.Deadline, "deadline", o.Deadline, "time that a turn without its own deadline may take")
@@ -122,6 +137,9 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.KeepBilling, "keep-billing-header", o.KeepBilling, "keep a system block of Claude Code in prompts that differs from request to request, so that nothing behind it is found again")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
 	f.StringVar(&o.TraceFile, "trace-file", o.TraceFile, "write finished spans as JSON lines to this file; without a traceparent one turn in a hundred is traced, all with OTEL_TRACES_SAMPLER=always_on")
+	f.StringVar(&o.Planner, "planner", o.Planner, "act: the planner changes roles; advise: it says what it would change; off: weir up runs none; what weir planner pause|resume|advise said stays in force")
+	f.StringVar(&o.Record, "record", o.Record, "folder that takes everything that router and planner are told and answer, for weir planner replay (default: none)")
+	f.Var((*size)(&o.RecordBytes), "record-bytes", "most bytes in --record; then recording stops and says so")
 	f.StringVarP(&o.Output, "output", "o", o.Output, "json: machine-readable lines on standard output")
 }
 
@@ -157,6 +175,7 @@ func (o *Options) Validate() error {
 	if o.NullVision && o.Engine != model.EngineNull {
 		bad("--null-vision is for --engine null, the engine is %q", o.Engine)
 	}
+	o.checkSim(bad)
 	if o.KVOrder != hostmem.OrderWeir && o.KVOrder != hostmem.OrderLRU {
 		bad("--kv-order is %q, allowed are %s and %s", o.KVOrder, hostmem.OrderWeir, hostmem.OrderLRU)
 	}
@@ -171,6 +190,7 @@ func (o *Options) Validate() error {
 	if o.Output != "" && o.Output != "json" {
 		bad("-o is %q, only json is known", o.Output)
 	}
+	o.checkPlanner(bad)
 	if o.StoreMB < 0 {
 		bad("--store-mib is %d, it must not be negative", o.StoreMB)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/services/executor"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/services/proc"
+	"github.com/weir-dev/weir/services/record"
 	"github.com/weir-dev/weir/services/telemetry"
 	"github.com/weir-dev/weir/services/tier"
 	"github.com/weir-dev/weir/services/tokenizer"
@@ -40,6 +41,7 @@ type host struct {
 
 	traces  *telemetry.Telemetry
 	metrics *telemetry.Metrics
+	record  *record.Recorder
 	fleet   func() // ends the subscriptions behind the executors' metrics
 
 	wg     sync.WaitGroup
@@ -202,7 +204,12 @@ func (h *host) startTarget(ctx context.Context, name string) error {
 			return err
 		}
 		cfg := h.observed(h.control(nc), name)
+		if cfg.Record, err = h.recorder(); err != nil {
+			return err
+		}
 		h.goRun(ctx, name, func(ctx context.Context) error { return control.Router(ctx, cfg) })
+	case "planner":
+		return h.startPlanner(ctx, nc)
 	case "gateway":
 		return h.startGateway(ctx, nc)
 	case "executor":
@@ -250,7 +257,12 @@ func (h *host) runExecutor(ctx context.Context, nc *nats.Conn, hooks executor.Ho
 			return err
 		}
 	}
+	device, err := h.o.SimDevice()
+	if err != nil {
+		return err
+	}
 	return executor.Run(ctx, executor.Config{
+		Device: device,
 		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log, Hooks: hooks, PeerToken: peerToken(),
 		NoKeep: !h.o.Keep, Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
 	})

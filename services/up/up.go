@@ -219,11 +219,18 @@ func (s *stack) childArgs(targets, id string, n node) []string {
 	if o.NullVision {
 		args = append(args, "--null-vision")
 	}
+	if o.Engine == model.EngineSim {
+		args = append(args, "--speed", strconv.FormatFloat(o.Speed, 'g', -1, 64), "--calib", o.Calib)
+	}
 	if o.KeepBilling {
 		args = append(args, "--keep-billing-header")
 	}
 	if o.TraceFile != "" {
 		args = append(args, "--trace-file", o.TraceFile)
+	}
+	args = append(args, "--planner", o.Planner)
+	if o.Record != "" {
+		args = append(args, "--record", o.Record, "--record-bytes", strconv.FormatInt(o.RecordBytes, 10))
 	}
 	return args
 }
@@ -231,6 +238,9 @@ func (s *stack) childArgs(targets, id string, n node) []string {
 // children are all processes of the stack, in the order in which they start.
 func (s *stack) children() []*child {
 	targets := "tokenizer,lineage,router,gateway"
+	if s.o.Planner != serve.PlannerOff {
+		targets += ",planner"
+	}
 	args := s.childArgs(targets, "control", s.nodes[0])
 	if s.o.EmbeddedNATS() {
 		args = s.childArgs("nats,"+targets, "control", s.nodes[0])
@@ -284,6 +294,10 @@ func (s *stack) supervise(ctx context.Context, cancel context.CancelCauseFunc) e
 		})
 		if c.role == "control" {
 			if err := s.connect(ctx); err != nil {
+				cancel(err)
+				break
+			}
+			if err := s.checkSpeed(ctx); err != nil {
 				cancel(err)
 				break
 			}
@@ -395,13 +409,13 @@ func (s *stack) waitReady(ctx context.Context, cs []*child) error {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	missing := map[string]schemas.Role{}
+	missing := map[string]uint64{} // epoch that must be in force
 	for _, c := range cs {
-		if c.role != "control" && c.role != "tier" {
-			missing[c.id] = schemas.Role(c.role)
-			if err := assign.Role(ctx, s.nc, s.o.Cell, c.id, schemas.Role(c.role), "weir up"); err != nil {
-				return err
-			}
+		if c.role == "control" || c.role == "tier" {
+			continue
+		}
+		if missing[c.id], err = assign.Start(ctx, s.nc, s.o.Cell, c.id, schemas.Role(c.role), "weir up", s.keeps); err != nil {
+			return err
 		}
 	}
 	for len(missing) > 0 {
@@ -410,7 +424,11 @@ func (s *stack) waitReady(ctx context.Context, cs []*child) error {
 			return context.Cause(ctx)
 		}
 		var h schemas.Heartbeat
-		if schemas.Decode(m.Data, &h) == nil && !h.Dead && missing[h.Executor] == h.Role {
+		if schemas.Decode(m.Data, &h) != nil {
+			continue
+		}
+		epoch, wanted := missing[h.Executor]
+		if wanted && !h.Dead && h.Epoch >= epoch && h.Role != schemas.RoleDraining {
 			delete(missing, h.Executor)
 		}
 	}
