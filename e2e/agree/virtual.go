@@ -1,0 +1,90 @@
+package agree
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/weir-dev/weir/e2e/scenarios"
+	"github.com/weir-dev/weir/planner/plan"
+	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/services/sim"
+)
+
+// Policy is what is run both ways.
+type Policy string
+
+// The policies.
+const (
+	Weir   Policy = "weir"
+	Static Policy = "static"
+)
+
+// startPrefill is how many executors prefill at the start with either policy.
+const startPrefill = 4
+
+// Played is one run.
+type Played struct {
+	MakespanS float64  `json:"makespan_s"`
+	Turns     int      `json:"turns"`
+	TTFTMean  float64  `json:"ttft_mean_s"`
+	E2EMean   float64  `json:"e2e_mean_s"`
+	Changes   []Change `json:"changes"`
+}
+
+// virtual simulates the scaled shift and returns the agents beside the figures.
+func virtual(ctx context.Context, set *scenarios.Set, model string, size Size, speed float64, policy Policy) (*Played, []*session, error) {
+	// Faster devices are a calibration whose times are divided.
+	cal, err := sim.LoadCalibration(filepath.Join(set.Dir, "calib"), model, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	cal.Derate = speed
+	sc := scale(set.Scenarios[scenarios.Shift], size, speed)
+	out := &Played{}
+	var records []sim.TurnRecord
+	sys := sim.System{Name: string(policy), Prefill: startPrefill, Tier: sim.TierShared, Order: sim.OrderWeir}
+	if policy == Weir {
+		// As the live service makes it: costs are measured, not told.
+		sys.Planner = func(cell string, _ []string) schemas.Actor { return plan.New(plan.Config{Cell: cell, Epoch: 1}) }
+	}
+	f, err := sim.Run(ctx, sc, sys, sim.Options{
+		Cal: cal, Seed: size.Seed,
+		Trace: func(r sim.TurnRecord) { records = append(records, r) },
+		Plans: func(at time.Duration, p *schemas.Plan) {
+			out.Changes = append(out.Changes, changes(at.Seconds(), p, virtualExecutor)...)
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	out.MakespanS, out.Turns, out.TTFTMean, out.E2EMean = f.MakespanS, f.Turns, f.TTFT.Mean, f.E2E.Mean
+	return out, script(records), nil
+}
+
+// changes are the role changes of a decision. Standby and mixed have no place in a cell
+// whose executors are all fit.
+func changes(at float64, p *schemas.Plan, number func(string) (int, error)) []Change {
+	if p.Mode != schemas.ModeAct {
+		return nil
+	}
+	var out []Change
+	for _, c := range p.Changes {
+		n, err := number(c.Executor)
+		if err != nil || c.To == c.From { // a change of what it absorbs
+			continue
+		}
+		out = append(out, Change{At: at, Executor: n, To: c.To})
+	}
+	return out
+}
+
+// virtualExecutor is the number in e000, e001, ….
+func virtualExecutor(id string) (int, error) {
+	if len(id) < 2 || id[0] != 'e' {
+		return 0, fmt.Errorf("agree: %q is no executor of the simulated cell", id)
+	}
+	return strconv.Atoi(id[1:])
+}
