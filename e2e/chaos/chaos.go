@@ -68,6 +68,7 @@ type run struct {
 type flight struct {
 	mu   sync.Mutex
 	last time.Time // of the newest event
+	over bool      // that was the result: none follows
 }
 
 // Run runs a stack on a NATS of its own, and turns under faults, until both the

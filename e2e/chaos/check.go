@@ -19,9 +19,9 @@ func (r *run) judge(ctx context.Context, ref turns.Ref, p *prompt, f *flight, s 
 	var got schemas.Tokens
 	dup := 0
 	res, err := turns.Collect(ctx, s, func(e *turns.Event) error {
-		now := time.Now()
 		f.mu.Lock()
-		f.last = now
+		now := time.Now()
+		f.last, f.over = now, e.Result != nil
 		f.mu.Unlock()
 		if e.Result != nil || len(e.Tokens) == 0 {
 			return nil

@@ -128,14 +128,15 @@ func (r *run) stopped(ctx context.Context, id string) error {
 func (r *run) victim(ctx context.Context, role schemas.Role, stage schemas.Stage, do func(context.Context, string) error) (float64, error) {
 	var id string
 	var hit []*flight
+	var at time.Time
 	err := until(ctx, 60*time.Second, "an executor with work in hand", func() bool {
+		at = time.Now() // whatever a turn that is picked says comes later
 		id, hit = r.pick(role, stage)
 		return len(hit) > 0
 	})
 	if err != nil {
 		return 0, err
 	}
-	at := time.Now()
 	done := make(chan error, 1)
 	go func() { done <- do(ctx, id) }()
 	var took time.Duration
@@ -155,7 +156,8 @@ func (r *run) victim(ctx context.Context, role schemas.Role, stage schemas.Stage
 }
 
 // pick returns an executor of the role whose newest heartbeat holds jobs of the
-// stage that are in flight, with those turns.
+// stage that are in flight, with those turns. A turn that has its result and is being
+// judged says nothing more.
 func (r *run) pick(role schemas.Role, stage schemas.Stage) (string, []*flight) {
 	hs := r.beats.with(role, stage)
 	if len(hs) == 0 {
@@ -166,11 +168,17 @@ func (r *run) pick(role schemas.Role, stage schemas.Stage) (string, []*flight) {
 	defer r.mu.Unlock()
 	var hit []*flight
 	for _, held := range h.Held {
-		if f := r.flying[held.Job]; f != nil && held.Stage == stage {
+		if f := r.flying[held.Job]; f != nil && held.Stage == stage && !f.ended() {
 			hit = append(hit, f)
 		}
 	}
 	return h.Executor, hit
+}
+
+func (f *flight) ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
 }
 
 // part does a fault to a part that all turns need, and measures until the next
