@@ -7,26 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-dev/weir/planner/route"
-	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/schemas/calib"
 )
-
-// Policies makes planners by the names that `weir sim --system` takes.
-var Policies = map[string]func(o PolicyOptions) (func(cell string, execs []string) schemas.Actor, route.Chooser){}
-
-// PolicyOptions is what a policy of Policies may be made from.
-type PolicyOptions struct {
-	Scenario *Scenario
-	Options  Options
-	System   System
-}
 
 type flags struct {
 	system, tier, order, model, dir string
@@ -47,7 +34,9 @@ func Command() *cobra.Command {
 
 The scenario file names the cluster and its work; workloads.json stands beside it.
 Systems: static:P (P executors prefill, the others decode), mixed (all do both, with
-chunked prefill), weir and others with a planner, as weir:P to begin with P.`,
+chunked prefill), weir, and dynamo, a re-implementation of published policies; with :P
+the last two begin with P that prefill. weir comes with the shared memory, its own order
+and admission, the others with private memory and LRU.`,
 		Example: `  weir sim shift.json --system static:6 --tier shared --calib calib --model glm-5.2_gb300_dep4
   weir sim shift.json --system weir --order weir --load 1.5 --seed 2 -o json`,
 		Args: cobra.ExactArgs(1),
@@ -56,9 +45,9 @@ chunked prefill), weir and others with a planner, as weir:P to begin with P.`,
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.system, "system", "weir", "system: static:P, mixed, "+strings.Join(names(), ", "))
-	fs.StringVar(&f.tier, "tier", string(TierShared), "host memory: shared, private, none")
-	fs.StringVar(&f.order, "order", "", "what leaves it first: weir, lru (default weir with system weir, else lru)")
+	fs.StringVar(&f.system, "system", "weir", "system: "+Systems)
+	fs.StringVar(&f.tier, "tier", "", "host memory: shared, private, none (default what the system is compared with)")
+	fs.StringVar(&f.order, "order", "", "what leaves it first: weir, lru (default likewise)")
 	fs.StringVar(&f.model, "model", "", "calibration (default the first that the scenario names)")
 	fs.StringVar(&f.dir, "calib", ".", "folder of calibration files")
 	fs.Float64Var(&f.load, "load", 1, "factor on concurrency")
@@ -66,12 +55,10 @@ chunked prefill), weir and others with a planner, as weir:P to begin with P.`,
 	fs.Float64Var(&f.period, "period", 0, "seconds in which the phases come round, where they alternate")
 	fs.IntVar(&f.sessions, "sessions", 0, "sessions at once, where the scenario names none")
 	fs.Uint64Var(&f.seed, "seed", 1, "seed")
-	fs.DurationVar(&f.restart, "restart", 0, "a role change takes a restart of this length; 0 changes roles in place")
+	fs.DurationVar(&f.restart, "restart", -1, "a role change takes a restart of this length; 0 changes roles in place (default likewise)")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	return c
 }
-
-func names() []string { return sortedKeys(Policies) }
 
 func (f *flags) run(ctx context.Context, file string, out, progress io.Writer) error {
 	sc, err := LoadScenario(file)
@@ -86,7 +73,7 @@ func (f *flags) run(ctx context.Context, file string, out, progress io.Writer) e
 		return err
 	}
 	o := Options{Cal: cal, Load: f.load, Seed: f.seed, PeriodS: f.period, Concurrency: f.sessions}
-	sys, err := f.parse(sc, o)
+	sys, err := f.parse(sc, cal)
 	if err != nil {
 		return err
 	}
@@ -106,29 +93,19 @@ func (f *flags) run(ctx context.Context, file string, out, progress io.Writer) e
 }
 
 // parse makes a system from its flags.
-func (f *flags) parse(sc *Scenario, o Options) (System, error) {
-	name, start, has := strings.Cut(f.system, ":")
-	sys := System{Name: f.system, Tier: Tier(f.tier), Order: Order(f.order), Restart: f.restart, Prefill: max(1, sc.Cluster.Workers/2)}
-	if has {
-		p, err := strconv.Atoi(start)
-		if err != nil {
-			return sys, fmt.Errorf("%w: system %q: %q is not a number of executors", ErrScenario, f.system, start)
-		}
-		sys.Prefill = p
+func (f *flags) parse(sc *Scenario, cal *calib.Calibration) (System, error) {
+	sys, err := ParseSystem(f.system, sc.Cluster.Workers, cal, f.seed)
+	if err != nil {
+		return sys, err
 	}
-	if sys.Order == "" {
-		if sys.Order = OrderLRU; name == "weir" {
-			sys.Order = OrderWeir
-		}
+	if f.tier != "" {
+		sys.Tier = Tier(f.tier)
 	}
-	switch {
-	case name == "static":
-	case name == "mixed":
-		sys.Mixed = true
-	case Policies[name] != nil:
-		sys.Planner, sys.Route.Choose = Policies[name](PolicyOptions{Scenario: sc, Options: o, System: sys})
-	default:
-		return sys, fmt.Errorf("%w: system %q; known are static:P, mixed, %s", ErrScenario, f.system, strings.Join(names(), ", "))
+	if f.order != "" {
+		sys.Order = Order(f.order)
+	}
+	if f.restart >= 0 {
+		sys.Restart = f.restart
 	}
 	return sys, nil
 }

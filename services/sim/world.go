@@ -238,12 +238,14 @@ func (w *world) startRouter() error {
 }
 
 // routes is the system's configuration of the router, with what an engine of this size
-// needs where the system says nothing: room for two steps of all attention ranks.
+// needs where the system says nothing: two steps of all attention ranks, one that is
+// computed and one whose contexts are brought in meanwhile, of up to four small prompts
+// per rank. With fewer, steps of many and of few prompts take turns.
 func (w *world) routes() route.Config {
 	c := w.sys.Route
-	c.Cell, c.Handover = cell, true
+	c.Cell, c.Handover, c.Admit = cell, true, c.Admit || w.sys.Admit
 	ranks, chunk := max(1, w.cal.Layout.AttnDP), w.chunk()
-	c.PrefillJobs = cmp.Or(c.PrefillJobs, 2*ranks)
+	c.PrefillJobs = cmp.Or(c.PrefillJobs, 8*ranks)
 	c.PrefillTokens = cmp.Or(c.PrefillTokens, 2*ranks*chunk)
 	c.PrefillTPS = cmp.Or(c.PrefillTPS, float64(ranks*chunk)/0.6)
 	return c

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/services/plannercmd"
 	"github.com/weir-dev/weir/services/serve"
 	"github.com/weir-dev/weir/services/sessioncmd"
+	"github.com/weir-dev/weir/services/sim"
 	"github.com/weir-dev/weir/services/tracecmd"
 	"github.com/weir-dev/weir/services/turncmd"
 	"github.com/weir-dev/weir/services/up"
@@ -24,7 +25,7 @@ func root() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", serve.ErrUsage, err) })
-	c.AddCommand(upCommand(), serveCommand(), turncmd.NewCommand(), opscmd.Roles(), plannercmd.NewCommand(), opscmd.Dead(), opscmd.Doctor(), opscmd.Probe(), sessioncmd.NewCommand(), explaincmd.NewCommand(), tracecmd.NewCommand())
+	c.AddCommand(upCommand(), serveCommand(), turncmd.NewCommand(), opscmd.Roles(), plannercmd.NewCommand(), opscmd.Dead(), opscmd.Doctor(), opscmd.Probe(), sessioncmd.NewCommand(), explaincmd.NewCommand(), tracecmd.NewCommand(), sim.Command())
 	return c
 }
 
