@@ -72,6 +72,9 @@ type TurnMeta struct {
 	Inferred bool `json:"inferred,omitempty"`
 }
 
+// MaxPriority bounds TurnMeta.Priority, in seconds.
+const MaxPriority = 3600
+
 // TurnHint says what a turn is for.
 type TurnHint string
 
@@ -213,6 +216,9 @@ func (t *Turn) Check() error {
 	}
 	if w.Hint != "" && w.Hint != HintCompaction {
 		return bad("weir.hint is %q, known is %s", w.Hint, HintCompaction)
+	}
+	if w.Priority < -MaxPriority || w.Priority > MaxPriority {
+		return bad("weir.priority is %d, allowed are %d to %d", w.Priority, -MaxPriority, MaxPriority)
 	}
 	if w.DeadlineNS < 0 {
 		return bad("weir.deadline_ns is %d, it must be a Unix time in nanoseconds", w.DeadlineNS)

@@ -324,7 +324,7 @@ func (l *Lineage) ready(now schemas.Time, t *turn, log *logbook, r *schemas.Rend
 		Header: schemas.H(), Tenant: t.sess.tenant, Session: t.sess.id, Turn: t.id, Branch: t.branch.id, Job: job, Pool: t.model.Name,
 		Prompt: p, Keys: log.Keys, Sampling: sampling(m, job, t.seq), MaxNew: maxNew, Stop: m.Stop, Force: m.Weir.ForceOutput,
 		IgnoreEOS: m.Weir.IgnoreEOS || m.IgnoreEOS != nil && *m.IgnoreEOS, Parse: r.Parse, Miss: t.miss(log, r),
-		ReadyNS: int64(now), AdmittedNS: int64(t.at), DeadlineNS: deadline,
+		ReadyNS: int64(now), AdmittedNS: int64(t.at), DeadlineNS: deadline, Priority: m.Weir.Priority,
 	}
 	out.Sampling.Grammar = r.Grammar
 	if len(p.Tail)+len(out.Force) > surelyFits {

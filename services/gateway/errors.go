@@ -85,7 +85,7 @@ func ofFailure(f *schemas.Failure) *apiError {
 	}
 	e := &apiError{Status: row.status, Type: row.kind, Code: f.Code, Param: f.Param, Message: f.Message}
 	if e.Status == http.StatusTooManyRequests {
-		e.RetryAfter = time.Second
+		e.RetryAfter = max(time.Duration(f.RetryNS), time.Second)
 	}
 	return e
 }

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/turns"
 )
 
-// nvext is the part of Dynamo's extension of a request that weir takes. The
-// hints are checked and have no effect: priorities and lengths are measured.
+// nvext is the part of Dynamo's extension of a request that weir takes. Of the hints
+// only priority has an effect, the others are checked: lengths are measured.
 type nvext struct {
 	Hints       agentHints      `json:"agent_hints"`
 	Context     agentContext    `json:"agent_context"`
@@ -39,6 +40,19 @@ type agentContext struct {
 func (a *agentContext) UnmarshalJSON(b []byte) error {
 	type plain agentContext
 	return json.Unmarshal(b, (*plain)(a))
+}
+
+// priority is the head start that a client asks for, in seconds: of the header, or of
+// the hints. Dynamo has no bound, weir has one.
+func (c *clues) priority() int {
+	p := int64(0)
+	if h := c.ext.Hints.Priority; h != nil {
+		p = *h
+	}
+	if v, err := strconv.ParseInt(c.get("x-dynamo-request-priority"), 10, 64); err == nil {
+		p = v
+	}
+	return int(min(max(p, -schemas.MaxPriority), schemas.MaxPriority))
 }
 
 // readNVExt reads the extension. Fields that would change the answer are refused

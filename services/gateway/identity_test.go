@@ -23,6 +23,7 @@ func TestClients(t *testing.T) {
 		more            string   // of the body
 		session, branch string
 		hint            schemas.TurnHint
+		priority        int
 	}{
 		{
 			name: "Claude Code", session: uuid,
@@ -82,8 +83,12 @@ func TestClients(t *testing.T) {
 		{
 			name: "Dynamo", session: "d1",
 			header: []string{"x-dynamo-session-id", "d1", "x-dynamo-request-priority", "7", "x-dynamo-strict-priority", "1", "x-tenant-id", "other"},
-			more:   `,"nvext":{"agent_hints":{"priority":5,"strict_priority":1,"osl":200,"speculative_prefill":true}}`,
+			more:   `,"nvext":{"agent_hints":{"priority":5,"strict_priority":1,"osl":200,"speculative_prefill":true}}`, priority: 7,
 		},
+		{name: "Dynamo, priority in the body", session: "d1", header: []string{"x-dynamo-session-id", "d1"}, more: `,"nvext":{"agent_hints":{"priority":-5}}`, priority: -5},
+		{name: "Dynamo, a priority without bound", session: "d1", header: []string{"x-dynamo-session-id", "d1", "x-dynamo-request-priority", "100000"}, priority: 3600},
+		{name: "Dynamo, a priority that is none", session: "d1", header: []string{"x-dynamo-session-id", "d1", "x-dynamo-request-priority", "high"}},
+		{name: "weir's own priority wins", session: "d1", header: []string{"x-dynamo-session-id", "d1", "x-dynamo-request-priority", "7"}, more: `,"weir":{"priority":2}`, priority: 2},
 		{name: "Dynamo, sub-agent", session: "d1", branch: "d2", header: []string{"x-dynamo-session-id", "d2", "x-dynamo-parent-session-id", "d1"}},
 		{
 			name: "Dynamo, agent_context", session: "d1", branch: "d2", hint: schemas.HintCompaction,
@@ -108,8 +113,8 @@ func TestClients(t *testing.T) {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
 			ref, turn := within(t, k.refs), within(t, k.turns)
-			if ref.Session != c.session || turn.Weir.Branch != c.branch || turn.Weir.Hint != c.hint || turn.Weir.Inferred || turn.Weir.Parent != "" {
-				t.Errorf("session %q, turn %+v; want session %q, branch %q, hint %q", ref.Session, turn.Weir, c.session, c.branch, c.hint)
+			if ref.Session != c.session || turn.Weir.Branch != c.branch || turn.Weir.Hint != c.hint || turn.Weir.Priority != c.priority || turn.Weir.Inferred || turn.Weir.Parent != "" {
+				t.Errorf("session %q, turn %+v; want session %q, branch %q, hint %q, priority %d", ref.Session, turn.Weir, c.session, c.branch, c.hint, c.priority)
 			}
 			if ref.Tenant != schemas.DefaultTenant {
 				t.Errorf("tenant %q: no header may choose it", ref.Tenant)

@@ -38,7 +38,11 @@ func (g *Gateway) place(r *http.Request, c *call) *apiError {
 		return e
 	}
 	dropCacheControl(t)
-	id := identify(clues{header: r.Header, body: c.said, ext: ext, metadata: t.Metadata})
+	said := clues{header: r.Header, body: c.said, ext: ext, metadata: t.Metadata}
+	id := identify(said)
+	if t.Weir.Priority == 0 {
+		t.Weir.Priority = said.priority()
+	}
 	for _, h := range [...]struct {
 		to   *string
 		from string

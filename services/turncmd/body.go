@@ -40,6 +40,9 @@ func (f *flags) turnOf(cmd *cobra.Command, text string) (*schemas.Turn, error) {
 	if f.ignoreEOS {
 		w.IgnoreEOS = true
 	}
+	if f.priority != 0 {
+		w.Priority = f.priority
+	}
 	if f.deadline > 0 {
 		w.DeadlineNS = time.Now().Add(f.deadline).UnixNano()
 	}

@@ -44,6 +44,7 @@ type flags struct {
 	temperature, topP              float64
 	deadline                       time.Duration
 	frames, ignoreEOS, raw, detach bool
+	priority                       int
 }
 
 // NewCommand makes "weir turn".
@@ -105,6 +106,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	p.Int64Var(&f.topK, "top-k", 0, "sample from the best K tokens only")
 	p.Int64Var(&f.seed, "seed", 0, "seed of sampling; drawn when not given")
 	p.StringArrayVar(&f.stop, "stop", nil, "stop string, may be repeated")
+	p.IntVar(&f.priority, "priority", 0, "pass turns that came up to so many seconds earlier; negative to let later ones pass")
 	p.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after an end token, up to --max-tokens")
 	p.StringVar(&f.file, "file", "", "read TEXT from this file")
 	p.BoolVar(&f.raw, "raw", false, "complete TEXT as it is, without the chat template")

@@ -102,6 +102,9 @@ func (k *fake) agent(m *nats.Msg) {
 	if in.Turn.Model == "nope" {
 		r.Status, r.Failure, r.Tokens, r.Text = schemas.StatusFailed, &schemas.Failure{Code: schemas.CodeModel, Message: "no such model", Param: "model"}, nil, ""
 	}
+	if in.Turn.Model == "full" {
+		r.Status, r.Failure, r.Tokens, r.Text = schemas.StatusFailed, &schemas.Failure{Code: schemas.CodeBusy, Message: "no room", RetryNS: 42e9}, nil, ""
+	}
 	k.send(schemas.ResultSubject(r.Tenant, r.Session, r.Turn), r)
 }
 
@@ -208,8 +211,8 @@ func TestFiles(t *testing.T) {
 		}
 		return p
 	}
-	r := k.run(t.Context(), "", "--tokens", file("ids", "[1, 2,3]"), "--force-output", file("out", "[7]"), "--ignore-eos", "--deadline", "1m")
-	if m := k.last(); r.code != 0 || len(m.Weir.InputTokens) != 3 || len(m.Weir.ForceOutput) != 1 || !m.Weir.IgnoreEOS || m.Weir.DeadlineNS == 0 {
+	r := k.run(t.Context(), "", "--tokens", file("ids", "[1, 2,3]"), "--force-output", file("out", "[7]"), "--ignore-eos", "--deadline", "1m", "--priority", "-3")
+	if m := k.last(); r.code != 0 || len(m.Weir.InputTokens) != 3 || len(m.Weir.ForceOutput) != 1 || !m.Weir.IgnoreEOS || m.Weir.Priority != -3 || m.Weir.DeadlineNS == 0 {
 		t.Errorf("%+v, turn %+v", r, m)
 	}
 	r = k.run(t.Context(), "", "--file", file("text", "a prompt"), "--raw")
@@ -255,6 +258,9 @@ func TestWrongUse(t *testing.T) {
 		}
 	}
 	if r := k.run(t.Context(), "", "x", "--model", "nope"); r.code != 1 || !strings.Contains(r.text, "model_not_found: no such model (model)") {
+		t.Errorf("%+v", r)
+	}
+	if r := k.run(t.Context(), "", "x", "--model", "full"); r.code != 1 || !strings.Contains(r.text, "overloaded: no room; try again in 42s") {
 		t.Errorf("%+v", r)
 	}
 	if r := k.run(t.Context(), "", "x", "--nats", "nats://127.0.0.1:1"); r.code != 1 || !strings.Contains(r.text, "weir up") {

@@ -175,6 +175,9 @@ func (p *printer) result(r *schemas.Result) error {
 		if f.Param != "" {
 			where = " (" + f.Param + ")"
 		}
+		if f.RetryNS > 0 {
+			where += "; try again in " + time.Duration(f.RetryNS).Round(time.Second).String()
+		}
 		return fmt.Errorf("the turn failed, %s: %s%s", f.Code, f.Message, where)
 	}
 	return nil
