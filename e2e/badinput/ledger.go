@@ -35,7 +35,7 @@ func NewLedger(b *Bus) *Ledger {
 // acknowledged and is owed exactly one result.
 func (l *Ledger) Publish(ctx context.Context, body []byte) error {
 	session := NewSession()
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	ack, err := l.bus.JS.Publish(ctx, schemas.AgentSubject(schemas.DefaultTenant, session, schemas.EventTurn), body, jetstream.WithRetryAttempts(0))
 	if err != nil {

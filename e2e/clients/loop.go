@@ -38,7 +38,7 @@ func (p *Programs) loop(ctx context.Context, s *stack.Stack, program string, arg
 	if r.Calls != Steps || r.Answers != Steps+1 || !r.Text {
 		return 0, fmt.Errorf("%s: %+v, want %d calls, an answer more, and text at the end", program, r, Steps)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	sessions, err := seen.sessions(ctx)
 	if err != nil {

@@ -56,7 +56,7 @@ func (b *bench) moved(ctx context.Context, cases []Case) error {
 
 // assign writes roles without waiting until they are in force.
 func (b *bench) assign(ctx context.Context, roles map[string]schemas.Role) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for id, role := range roles {
 		if err := assign.Role(ctx, b.client.Conn(), b.stack.Ready.Cell, id, role, "e2e"); err != nil {

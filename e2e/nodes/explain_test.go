@@ -131,13 +131,13 @@ func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	end := time.NewTimer(20 * time.Second)
+	end := time.NewTimer(time.Minute)
 	defer end.Stop()
 	for !f() {
 		select {
 		case <-tick.C:
 		case <-end.C:
-			t.Fatalf("%s did not come about within 20 s", what)
+			t.Fatalf("%s did not come about within a minute", what)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // renderWait bounds one question to the tokenizer.
-const renderWait = 10 * time.Second
+const renderWait = 30 * time.Second
 
 // Render asks the tokenizer of a model to render or tokenize. A refusal is an error.
 func Render(ctx context.Context, nc *nats.Conn, model string, req *schemas.RenderRequest) (*schemas.RenderReply, error) {

@@ -77,7 +77,7 @@ func (s *Stack) KillAndWait(t testing.TB, id string, sig syscall.Signal) Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	e, err := s.WaitRestarted(ctx, id, pid)
 	if err != nil {
