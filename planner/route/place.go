@@ -213,6 +213,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		t.attempt = t.used
 	}
 	t.handed = false
+	r.unexport(t)
 	t.state, t.stage, t.exec, t.decodeOn, t.placedAt, t.missing = statePlaced, stage, x, then, now, 0
 	job := &schemas.Job{
 		Header: schemas.H(), Stage: stage, Attempt: t.attempt, Ready: t.ready, Router: r.cfg.Epoch, Alone: t.alone, Local: t.local,
@@ -262,6 +263,8 @@ func (r *Router) prefillRoom(x *executor) bool {
 	switch {
 	case !x.role.Takes(schemas.StagePrefill) || x.reserved != nil || jobs >= r.cfg.PrefillJobs*max(1, x.size):
 		return false
+	case x.kv > 0 && 2*x.exports >= x.kv && x.exports > 0:
+		return false // decode is the bottleneck: what more it computed would push out what waits
 	case jobs == 0:
 		return true
 	case x.size > 1 && jobs < 2*x.size:

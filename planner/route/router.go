@@ -62,7 +62,8 @@ type turn struct {
 	local       bool      // compute everything on the decode executor
 	indirect    bool      // little is to be computed, but not where there is a decode slot
 	prefillOn   string
-	prefillBoot string // life of prefillOn
+	export      *executor // in whose exports it stands
+	prefillBoot string    // life of prefillOn
 	cached      int
 	busy        int64 // engine time of its prefill in nanoseconds
 
@@ -121,6 +122,7 @@ type executor struct {
 	tokens   int              // uncached tokens in prefills
 	decoding int              // turns in decodes that are there, and not in prefill elsewhere
 	contexts int              // tokens of their prompts
+	exports  int              // tokens of contexts that it prefilled and that wait for a decode slot
 	coming   int              // tokens of prompts for which a slot is kept
 	alone    *turn            // a turn that has the executor to itself
 	reserved *turn            // an alone turn that waits for it to become empty
@@ -447,6 +449,11 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 		return r.again(now, t, out)
 	}
 	t.handed = true
+	if x := r.execs[d.Executor]; x != nil && x.alive {
+		t.export = x
+		x.exports += t.ready.Prompt.N
+		r.update(x)
+	}
 	r.wait(now, t)
 	return out
 }
@@ -476,8 +483,18 @@ func (r *Router) again(now schemas.Time, t *turn, out []schemas.Msg) []schemas.M
 	return out
 }
 
+// unexport notes that a turn's KV does not wait any more where it was prefilled.
+func (r *Router) unexport(t *turn) {
+	if x := t.export; x != nil {
+		t.export = nil
+		x.exports -= t.ready.Prompt.N
+		r.update(x)
+	}
+}
+
 // release gives back every credit that a turn holds.
 func (r *Router) release(t *turn) {
+	r.unexport(t)
 	if t.exec != nil {
 		t.exec.vacate(t)
 	}

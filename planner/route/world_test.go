@@ -170,6 +170,15 @@ func (w *world) bounds() {
 				coming += t.ready.Prompt.N
 			}
 		}
+		exports := 0
+		for _, t := range w.r.turns {
+			if t.export == x {
+				exports += t.ready.Prompt.N
+			}
+		}
+		if exports != x.exports {
+			w.t.Fatalf("%s: %d tokens wait in its engine, the books say %d", x.id, exports, x.exports)
+		}
 		if coming != x.coming {
 			w.t.Fatalf("%s: %d tokens are to come, the books say %d", x.id, coming, x.coming)
 		}

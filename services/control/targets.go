@@ -172,7 +172,7 @@ func (c *Config) underLease(ctx context.Context, service string, run func(contex
 
 // route1 runs a router with one lease.
 func route1(ctx context.Context, cfg Config, epoch uint64) error {
-	conf := route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax}
+	conf := route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax, Admit: true}
 	actor := route.New(conf)
 	recorded, end := cfg.recorded("router", epoch, actor, conf)
 	defer end()
@@ -187,7 +187,7 @@ func route1(ctx context.Context, cfg Config, epoch uint64) error {
 			},
 			{Stream: streams.Done, Filters: []string{schemas.DoneSubject(cfg.Cell, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
 			{Stream: streams.Result, Policy: streams.NoAck, Deliver: streams.DeliverNew},
-			{Core: true, Filters: []string{schemas.HBSubject(cfg.Cell, "*")}},
+			{Core: true, Filters: []string{schemas.HBSubject(cfg.Cell, "*"), schemas.BranchSubject(cfg.Cell, "*")}},
 			// What was said before is in the list that each node is asked for.
 			{Stream: streams.KV, Filters: []string{schemas.KVSubject(cfg.Cell, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
 		},
