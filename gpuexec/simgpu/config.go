@@ -69,5 +69,9 @@ func (c *Config) chunk() int {
 	if c.Chunk > 0 {
 		return c.Chunk
 	}
-	return 8192
+	return chunkTokens
 }
+
+// chunkTokens is how many tokens a rank computes in a prefill step where nothing else is
+// said.
+const chunkTokens = 8192

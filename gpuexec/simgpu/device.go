@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-dev/weir/gpuexec"
 	"github.com/weir-dev/weir/schemas"
+	"github.com/weir-dev/weir/schemas/calib"
 )
 
 const blockTokens = gpuexec.BlockTokens
@@ -299,7 +300,7 @@ func (d *Device) seal(now schemas.Time, id int32) (*schemas.SealDone, error) {
 
 // verify compares, and takes the time of the change of role.
 func (d *Device) verify(now schemas.Time, op *schemas.VerifyOp) (*schemas.VerifyDone, schemas.Time) {
-	at := now + schemas.Time(d.flipMS(op)*1e6)
+	at := now + schemas.Time(flipMS(d.cfg.Cal, op)*1e6)
 	open := make([]bool, len(d.seqs))
 	for _, id := range op.Open {
 		open[id] = true
@@ -313,8 +314,8 @@ func (d *Device) verify(now schemas.Time, op *schemas.VerifyOp) (*schemas.Verify
 }
 
 // flipMS is what preparing the engine for a phase that it did not do before costs.
-func (d *Device) flipMS(op *schemas.VerifyOp) float64 {
-	switch f := d.cfg.Cal.Flip; {
+func flipMS(cal *calib.Calibration, op *schemas.VerifyOp) float64 {
+	switch f := cal.Flip; {
 	case op.From == schemas.RolePrefill && op.To.Takes(schemas.StageDecode):
 		return f.P2DMS
 	case op.From == schemas.RoleDecode && op.To.Takes(schemas.StagePrefill):

@@ -33,7 +33,7 @@ func newCell(t testing.TB, slots, kvTokens int, change func(*gpuexec.Config)) *c
 	const never = int64(1) << 50
 	cfg := gpuexec.Config{
 		Cell: "c0", Executor: "e0", Node: "n0", Pool: "m", Boot: "b1", Limits: dc.Limits(), Lower: true, Size: 4,
-		FrameTokens: 1 << 30, FrameNS: never, CkptTokens: 1 << 30, CkptNS: never, SealTokens: 1 << 30, BoundaryNS: -1,
+		FrameTokens: 1 << 30, FrameNS: never, CkptTokens: 1 << 30, CkptNS: never, SealTokens: 1 << 30,
 	}
 	if change != nil {
 		change(&cfg)

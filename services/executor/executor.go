@@ -37,6 +37,8 @@ type Config struct {
 	Arena    string // folder of the shared KV memory
 	Model    *model.Model
 	Engine   model.EngineOptions
+	// Device: the time that operations take is that of this device; nil for the engine's own.
+	Device *Device
 	// NoKeep: the engine forgets the context of a turn that is over.
 	NoKeep bool
 	// PeerToken is what nodes must know to give each other blocks; empty for none.
@@ -82,10 +84,15 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	e := newEngine(cfg, eng, mem, format)
 	e.bring = newBringer(mem, format, cfg.PeerToken, cfg.Logger, lowersOf(mem, cfg.Logger)...)
-	e.health = openHealth(cfg.Logger)
+	e.health = openHealth(cfg.ID, cfg.Logger)
+	limits = e.pacer.limits(limits)
+	size := 1
+	if cfg.Device != nil {
+		size = cfg.Device.Cal.Layout.GPUs
+	}
 	actor := gpuexec.NewExecutor(gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
-		Lower: len(e.bring.lowers) > 0, Health: e.health.driver != nil, Inexact: !info.Exact, Devices: deviceNames(info.Devices),
+		Size: size, TierBlocks: mem.Capacity(), Lower: len(e.bring.lowers) > 0 || e.pacer != nil, Health: e.health.driver != nil, Inexact: !info.Exact, Devices: deviceNames(info.Devices),
 	})
 	ask, err := newAsker(cfg.Conn, cfg.Cell)
 	if err != nil {
@@ -161,6 +168,7 @@ type engine struct {
 	worker     *worker.Worker
 	health     *health
 	bring      *bringer
+	pacer      *pacer // nil: operations take the time that they take
 	started    time.Time
 	ops        chan job
 	busySince  atomic.Int64 // nanoseconds since started; 0 while idle
@@ -182,7 +190,7 @@ type job struct {
 func newEngine(cfg Config, eng gpuexec.StepEngine, mem *hostmem.Client, format schemas.KVFormat) *engine {
 	started := time.Now() // origin of the monotonic clock
 	e := &engine{
-		started: started, ops: make(chan job, 64), stuckAfter: cfg.StuckAfter, hook: cfg.Hooks.Op,
+		started: started, pacer: newPacer(cfg.Device), ops: make(chan job, 64), stuckAfter: cfg.StuckAfter, hook: cfg.Hooks.Op,
 		worker: worker.New(worker.Config{
 			Engine: eng, Vocab: cfg.Model.Vocab, Tier: &tier{mem: mem}, NoKeep: cfg.NoKeep, Keys: keys{}, Format: format,
 			Now: func() int64 { return time.Since(started).Nanoseconds() },
@@ -208,6 +216,10 @@ func (e *engine) local(ctx context.Context, ask *asker, op *schemas.Op, done fun
 	if op.Bring != nil {
 		start := time.Now()
 		e.bring.start(op, func(d schemas.OpDone) {
+			if e.pacer != nil {
+				e.pacer.brings(ctx, op.Bring)
+				d.TookNS = time.Since(start).Nanoseconds()
+			}
 			e.observe(op, start, &d)
 			done(d)
 		})
@@ -225,6 +237,13 @@ func (e *engine) local(ctx context.Context, ask *asker, op *schemas.Op, done fun
 	}()
 }
 
+func (e *engine) do(ctx context.Context, op *schemas.Op) schemas.OpDone {
+	if e.pacer != nil {
+		return e.pacer.do(ctx, e.worker, op)
+	}
+	return e.worker.Do(op)
+}
+
 func (e *engine) run(ctx context.Context) {
 	sweep := time.NewTicker(time.Second)
 	defer sweep.Stop()
@@ -237,7 +256,7 @@ func (e *engine) run(ctx context.Context) {
 		case j := <-e.ops:
 			start := time.Now()
 			e.busySince.Store(max(1, start.Sub(e.started).Nanoseconds()))
-			d := e.worker.Do(j.op)
+			d := e.do(ctx, j.op)
 			e.busySince.Store(0)
 			e.observe(j.op, start, &d)
 			j.done(d)

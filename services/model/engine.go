@@ -20,7 +20,7 @@ func pickEngine(want, libDir string) (string, error) {
 			return "", fmt.Errorf("%w: the llama.cpp libraries are not at %q; run \"make engine\", set WEIR_LLAMA_LIB or --llama-lib to their folder, or use --engine go", ErrEngine, libDir)
 		}
 		return EngineLlama, nil
-	case EngineGo, EngineNull:
+	case EngineGo:
 		return want, nil
 	case EngineAuto, "":
 		if libDir != "" {
@@ -29,8 +29,6 @@ func pickEngine(want, libDir string) (string, error) {
 			}
 		}
 		return EngineGo, nil
-	case EngineSim:
-		return "", fmt.Errorf("%w: simulated devices (--engine sim) are not part of this version; use --engine null for a bus without a model, or go or llama for real tokens", ErrEngine)
 	}
 	return "", fmt.Errorf("%w: %q is not one of auto, llama, go, sim, null", ErrEngine, want)
 }
@@ -69,7 +67,7 @@ type EngineOptions struct {
 // NewEngine loads the model's weights into its engine.
 func (m *Model) NewEngine(o EngineOptions) (gpuexec.StepEngine, error) {
 	switch m.Engine {
-	case EngineNull:
+	case EngineNull, EngineSim:
 		if m.Vision != nil {
 			return nullengine.NewVision(nullengine.Options{Slots: o.Slots, Context: o.Context})
 		}

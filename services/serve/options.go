@@ -73,6 +73,8 @@ type Options struct {
 	// StreamBytes are limits of single streams, by name. `weir up` fits them to
 	// the disk and tells its children.
 	StreamBytes map[string]int64
+	// Replicas of the file streams: 3 on a cluster of three or more NATS servers.
+	Replicas int
 	// Retain chooses how long streams keep messages, by name; see retention.go. A
 	// stream that is not named keeps the age that it has.
 	Retain    map[string]string
@@ -97,7 +99,7 @@ func Defaults() Options {
 	return Options{
 		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30, KVOrder: hostmem.OrderWeir, KVDiskBytes: DefaultDiskBytes,
 		Engine: model.EngineAuto, Context: 8192, Slots: 8, Keep: true, Threads: 1, DirectMax: schemas.SizeSMax, Speed: 1,
-		Deadline: 10 * time.Minute, Durability: "process", LogLevel: "info", Planner: PlannerAct, RecordBytes: record.DefaultBytes,
+		Deadline: 10 * time.Minute, Durability: "process", Replicas: 1, LogLevel: "info", Planner: PlannerAct, RecordBytes: record.DefaultBytes,
 	}
 }
 
@@ -133,6 +135,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Durability, "durability", o.Durability, "process: acknowledged turns survive any crash of a process; sync: also a loss of power, at the cost of one disk sync per message")
 	f.Int64Var(&o.StoreMB, "store-mib", o.StoreMB, "size limit of the large file streams in MiB (default 1024)")
 	f.StringToInt64Var(&o.StreamBytes, "stream-bytes", nil, "size limits of single streams in bytes, such as AGENT=1073741824; all processes of a deployment need the same")
+	f.IntVar(&o.Replicas, "nats-replicas", o.Replicas, "copies of each file stream, 3 on a NATS cluster; streams in memory always have one")
 	f.StringToStringVar(&o.Retain, "retain", nil, "how long single streams keep messages, such as AGENT=36h,RESULT=7d,PAYLOAD=7d; known are "+retainNames()+"; streams that are not named keep their time")
 	f.BoolVar(&o.KeepBilling, "keep-billing-header", o.KeepBilling, "keep a system block of Claude Code in prompts that differs from request to request, so that nothing behind it is found again")
 	f.StringVar(&o.LogLevel, "log-level", o.LogLevel, "debug, info, warn or error")
@@ -191,6 +194,9 @@ func (o *Options) Validate() error {
 		bad("-o is %q, only json is known", o.Output)
 	}
 	o.checkPlanner(bad)
+	if o.Replicas < 0 || o.Replicas > 5 {
+		bad("--nats-replicas is %d, allowed are 1 to 5, as NATS has them", o.Replicas)
+	}
 	if o.StoreMB < 0 {
 		bad("--store-mib is %d, it must not be negative", o.StoreMB)
 	}
@@ -227,7 +233,7 @@ func (o *Options) Topology() []streams.Stream { return streams.Topology(o.Stream
 
 // StreamOptions are the limits of the streams.
 func (o *Options) StreamOptions() streams.Options {
-	t := streams.Options{MaxBytes: map[string]int64{}, MaxAge: o.ages(func(string, ...any) {})}
+	t := streams.Options{Replicas: o.Replicas, MaxBytes: map[string]int64{}, MaxAge: o.ages(func(string, ...any) {})}
 	if o.StoreMB > 0 {
 		for _, s := range streams.Topology(streams.Options{}) {
 			if s.Store == streams.File {

@@ -262,9 +262,8 @@ func (h *host) runExecutor(ctx context.Context, nc *nats.Conn, hooks executor.Ho
 		return err
 	}
 	return executor.Run(ctx, executor.Config{
-		Device: device,
 		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: h.o.ID, Node: h.o.Node, Arena: h.o.Arena, Model: h.model, Logger: h.log, Hooks: hooks, PeerToken: peerToken(),
-		NoKeep: !h.o.Keep, Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
+		Device: device, NoKeep: !h.o.Keep, Engine: model.EngineOptions{Slots: h.o.Slots, Context: h.o.Context, Threads: h.o.Threads, GPULayers: h.o.GPULayers, Log: os.Stderr},
 	})
 }
 
