@@ -124,6 +124,17 @@ type Cutter interface {
 	Cut(seq SeqID, n int) error
 }
 
+// Tailer is implemented by engines that also hand out the end of a sequence that fills
+// no block, so that a decode goes on elsewhere without computing anything again.
+type Tailer interface {
+	// ExportTail copies the last Len%BlockTokens tokens, which must not be none, into
+	// dst, the beginning of a block of Limits().BlockBytes whose rest is zero.
+	ExportTail(seq SeqID, dst []byte) error
+	// ImportTail is Import followed by n more tokens, 0 < n < BlockTokens, from tail. What
+	// is computed behind them has the bits that it would have had where they were made.
+	ImportTail(seq SeqID, src [][]byte, tail []byte, n int) error
+}
+
 // Vocab is the token alphabet of a model and its text.
 type Vocab interface {
 	Size() int

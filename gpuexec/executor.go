@@ -65,11 +65,6 @@ type Config struct {
 	// FinishNS: a decode that will end within this time finishes before a role
 	// change instead of being handed over. 250 ms.
 	FinishNS int64
-	// BoundaryNS: a decode that is to be handed over goes on to the end of its block
-	// if it is there so soon after the assignment came. What lies behind the last whole
-	// block must be computed again elsewhere, and its reader waits. 150 ms; negative
-	// means never, for engines whose operations do not end with frames.
-	BoundaryNS int64
 }
 
 func (c *Config) defaults() {
@@ -88,7 +83,6 @@ func (c *Config) defaults() {
 	set(&c.RunNS, 1_000_000_000)
 	set(&c.MixSteps, 4)
 	set(&c.FinishNS, 250_000_000)
-	set(&c.BoundaryNS, 150_000_000)
 }
 
 func set[T int | int64 | float64](p *T, v T) {

@@ -166,30 +166,11 @@ func (e *Executor) finishes(j *job) bool {
 
 // remainingNS estimates how long a decode still runs, from its limit and the
 // measured speed.
-func (e *Executor) remainingNS(j *job) int64 { return e.stepsNS(j.Ready.MaxNew - len(j.tokens)) }
-
-// stepsNS estimates the time of so many decode steps.
-func (e *Executor) stepsNS(steps int) int64 {
+func (e *Executor) remainingNS(j *job) int64 {
 	if e.stats.decodeTPS <= 0 {
 		return 1 << 62
 	}
-	return int64(float64(steps) / e.stats.decodeTPS * 1e9)
-}
-
-// nearsBoundary: whole blocks are what another executor imports; tokens behind the
-// last one it must compute again, one by one, while the turn's reader waits. So a
-// decode goes on to the end of its block, if that is near, and leaves with nothing to
-// be computed again.
-func (e *Executor) nearsBoundary(now schemas.Time, j *job) bool {
-	if e.cfg.BoundaryNS <= 0 || j.first == 0 {
-		return false
-	}
-	part := (j.Ready.Prompt.N + len(j.tokens) - 1) % BlockTokens
-	if part < e.cfg.FrameTokens { // operations end with frames, so a boundary is met that closely
-		return false
-	}
-	waited := int64(now - e.role.change.since)
-	return waited+e.stepsNS(BlockTokens-part) <= e.cfg.BoundaryNS
+	return int64(float64(j.Ready.MaxNew-len(j.tokens)) / e.stats.decodeTPS * 1e9)
 }
 
 // stoodStill notices that this process did not run for a while: it was stopped, or its

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-dev/weir/gpuexec"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -20,7 +19,7 @@ func (h *host) flip() *schemas.Flip {
 // TestFlipReport: the stages follow each other and their times add up; every job is
 // counted once.
 func TestFlipReport(t *testing.T) {
-	h := newHost(t, func(c *gpuexec.Config) { c.BoundaryNS = -1 })
+	h := newHost(t, nil)
 	h.assign(1, schemas.RoleMixed)
 	h.job(job("ends", schemas.StageDecode, 1, 10, 60))
 	h.job(job("moves", schemas.StageDecode, 1, 10, 3000))
@@ -87,7 +86,7 @@ func TestSameRole(t *testing.T) {
 // change back is verified like any other.
 func TestNewerWins(t *testing.T) {
 	for _, stage := range []schemas.Stage{schemas.StagePrefill, schemas.StageDecode} {
-		h := newHost(t, func(c *gpuexec.Config) { c.BoundaryNS = -1 })
+		h := newHost(t, nil)
 		h.eng.slice = 1
 		role, other := schemas.RolePrefill, schemas.RoleDecode
 		if stage == schemas.StageDecode {
@@ -196,35 +195,5 @@ func TestStoodStill(t *testing.T) {
 		if m.Heartbeat.Epoch == 2 {
 			t.Error("the assignment in between was in force")
 		}
-	}
-}
-
-// TestBoundary: a decode goes on to the end of its block, if that is near, and is
-// handed over there; otherwise at once.
-func TestBoundary(t *testing.T) {
-	for _, c := range []struct {
-		bound int64
-		ops   int
-		part  int // tokens behind the last whole block, at most
-	}{{150_000_000, 10, 3}, {-1, 10, 63}, {1_000, 10, 63}} {
-		h := newHost(t, func(cfg *gpuexec.Config) { cfg.BoundaryNS = c.bound })
-		h.assign(1, schemas.RoleDecode)
-		h.job(job("u1", schemas.StageDecode, 1, 10, 4000))
-		for range c.ops {
-			h.complete()
-		}
-		h.assign(2, schemas.RolePrefill)
-		ops := 0
-		for ; h.role == schemas.RoleDraining; ops++ {
-			h.complete()
-		}
-		var n int
-		for _, m := range h.take(schemas.KindCheckpoint) {
-			n = len(m.Checkpoint.Tokens)
-		}
-		if part := (10 + n - 1) % gpuexec.BlockTokens; part > c.part || c.part > 3 && ops > 4 {
-			t.Errorf("bound %d ns: handed over with %d tokens behind a block, after %d operations", c.bound, part, ops)
-		}
-		want(t, "handed over", h.dones(), "returned decode 1: role changes")
 	}
 }

@@ -14,9 +14,8 @@ import (
 //	   |                            |  prefill: to the next block boundary,      |
 //	   |                            |           sealed, returned                 |
 //	   |                            |  decode: finished if that is sooner, else  |
-//	   |                            |          to a block boundary if that is    |
-//	   |                            |          near, sealed, checkpointed,       |
-//	   |                            |          returned                          |
+//	   |                            |          sealed to its last token,         |
+//	   |                            |          checkpointed, returned            |
 //	   +-- a stage does not end, or the engine is not as it should be -----------+
 //
 // Before the new role is in force the engine is asked whether it holds what the
@@ -86,7 +85,7 @@ func (e *Executor) assign(now schemas.Time, in *schemas.Msg, out []schemas.Msg) 
 	}
 	e.keepAllowed()
 	if now >= r.hold {
-		out = e.drain(now, out)
+		out = e.drain(out)
 	}
 	// The router learns at once that nothing more is taken.
 	return e.heartbeat(now, out)
@@ -129,7 +128,7 @@ func (j *job) stay() {
 }
 
 // drain sends away what the pending assignment does not allow.
-func (e *Executor) drain(now schemas.Time, out []schemas.Msg) []schemas.Msg {
+func (e *Executor) drain(out []schemas.Msg) []schemas.Msg {
 	for _, j := range append([]*job(nil), e.order...) {
 		if e.allowed(j) {
 			continue
@@ -141,7 +140,7 @@ func (e *Executor) drain(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		case phasePrefilling:
 			j.phase, j.leave, j.reason = phaseSealing, leaveReturned, reasonRole
 		case phaseDecoding:
-			if !e.finishes(j) && !e.nearsBoundary(now, j) {
+			if !e.finishes(j) {
 				j.phase, j.leave, j.reason = phaseSealing, leaveReturned, reasonRole
 			}
 		case phaseOpening, phaseSealing, phasePublishing:
@@ -159,7 +158,7 @@ func (e *Executor) advanceRole(now schemas.Time, out []schemas.Msg) []schemas.Ms
 	if !r.draining || now < r.hold {
 		return out
 	}
-	out = e.drain(now, out)
+	out = e.drain(out)
 	var stuck bool
 	if out, stuck = e.overdue(now, out); stuck {
 		return e.rollBack(now, out)

@@ -21,7 +21,8 @@ func (e *Executor) schedule(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		s.seal = e.handOverYoungest(s)
 	}
 	if s.seal != nil {
-		return e.start(now, s.seal, nil, &schemas.Op{Seal: &schemas.SealOp{Seq: s.seal.seq}}, out)
+		op := &schemas.SealOp{Seq: s.seal.seq, Tail: s.seal.Stage == schemas.StageDecode && s.seal.leave == leaveReturned}
+		return e.start(now, s.seal, nil, &schemas.Op{Seal: op}, out)
 	}
 	if j := e.openable(s); j != nil {
 		return e.open(now, j, out)

@@ -160,7 +160,12 @@ type DecodeRow struct {
 }
 
 // SealOp exports blocks that are computed but not yet in the tier.
-type SealOp struct{ Seq int32 }
+type SealOp struct {
+	Seq int32
+	// Tail: the sequence goes on elsewhere. The tokens that fill no block are kept too,
+	// under a name of their own, where the engine can hand them out.
+	Tail bool
+}
 
 // SealDone says how many blocks are in the tier and how many did not fit.
 type SealDone struct {

@@ -19,6 +19,11 @@ func (e *Engine) Export(seq gpuexec.SeqID, first int, dst [][]byte) error {
 		return fmt.Errorf("%w: blocks %d..%d of sequence %d, which holds %d tokens (%d whole blocks)",
 			gpuexec.ErrBadBlock, first, first+len(dst)-1, seq, n, n/gpuexec.BlockTokens)
 	}
+	return e.export(seq, n, first, dst)
+}
+
+// export copies blocks of a sequence of n tokens; the last one may be filled in part.
+func (e *Engine) export(seq gpuexec.SeqID, n, first int, dst [][]byte) error {
 	if err := e.checkSizes(dst); err != nil {
 		return err
 	}
@@ -49,7 +54,11 @@ func (e *Engine) Import(seq gpuexec.SeqID, src [][]byte) error {
 	if err := e.checkSizes(src); err != nil {
 		return err
 	}
-	n := len(src) * gpuexec.BlockTokens
+	return e.fill(seq, len(src)*gpuexec.BlockTokens, src)
+}
+
+// fill imports n tokens; the last block may be filled in part.
+func (e *Engine) fill(seq gpuexec.SeqID, n int, src [][]byte) error {
 	if n > e.limits.Context {
 		return fmt.Errorf("%w: %d tokens of blocks exceed the context of %d", gpuexec.ErrNoRoom, n, e.limits.Context)
 	}
@@ -161,10 +170,10 @@ func (l *layout) copyBlocks(data []byte, n, first int, blocks [][]byte, dir dire
 }
 
 // copyRuns copies runs of size bytes, the first one at from in part, to or from
-// offset off of each block.
+// offset off of each block. The last run ends where part does.
 func copyRuns(part []byte, from, size int, blocks [][]byte, off int, dir direction) {
 	for i, b := range blocks {
-		run := part[from+i*size : from+(i+1)*size]
+		run := part[from+i*size : min(from+(i+1)*size, len(part))]
 		if dir == fromState {
 			copy(b[off:off+size], run)
 		} else {

@@ -176,8 +176,9 @@ func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, er
 	}
 	// Log-probabilities need the logits of every token, and text that is sent again
 	// needs every token, so those are computed again.
+	tail := 0 // tokens of the block behind keys that is filled in part
 	if n := len(op.Delivered); n > 0 && op.Stage == schemas.StageDecode && s.ready.Sampling.Logprobs == 0 && !op.Again && !s.uncached {
-		keys = w.keysWithDelivered(s, op.Delivered)
+		keys, tail = w.keysWithDelivered(s, op.Delivered)
 	}
 	if done := w.resume(s, op, keys); done != nil {
 		return done, nil
@@ -193,11 +194,14 @@ func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, er
 			break
 		}
 	}
+	if len(refs) < len(keys) {
+		tail = 0
+	}
 	if len(refs)*blockTokens < s.known { // evicted between naming and leasing
 		w.cfg.Tier.Release(refs)
 		return &schemas.OpenDone{NeedHead: true}, nil
 	}
-	n, err := w.copyIn(w.at[op.Seq], refs)
+	n, tail, err := w.copyIn(w.at[op.Seq], refs, tail)
 	w.cfg.Tier.Release(refs)
 	if err != nil {
 		return nil, err
@@ -207,9 +211,9 @@ func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, er
 		return &schemas.OpenDone{NeedHead: true}, nil
 	}
 	s.sealed = n
-	if n > want { // the prompt's tail and some delivered tokens are in place
+	if have := n*blockTokens + tail; have >= s.n { // the prompt's tail and some delivered tokens are in place
 		s.started = true
-		w.accept(s, n*blockTokens-s.n)
+		w.accept(s, have-s.n)
 	}
 	w.seqs[op.Seq] = s
 	return &schemas.OpenDone{Cached: min(n*blockTokens, s.n), Missing: max(0, want-n), Gone: w.gone(s, n)}, nil
@@ -230,9 +234,10 @@ func (w *Worker) gone(s *seq, n int) *schemas.Gone {
 }
 
 // keysWithDelivered names the blocks of the prompt and the delivered tokens whose
-// KV an earlier attempt may have sealed: all tokens but the last.
-func (w *Worker) keysWithDelivered(s *seq, delivered []int32) []Key {
-	keys := append([]Key(nil), s.keys[:s.promptBlocks()]...)
+// KV an earlier attempt may have sealed: all tokens but the last. The last key may be
+// of a block with fewer tokens, tail, if that is not 0.
+func (w *Worker) keysWithDelivered(s *seq, delivered []int32) (keys []Key, tail int) {
+	keys = append(keys, s.keys[:s.promptBlocks()]...)
 	all := append(append([]int32(nil), s.tokens...), delivered...)
 	for i := len(keys); (i+1)*blockTokens <= len(all)-1; i++ {
 		parent := s.root
@@ -240,11 +245,15 @@ func (w *Worker) keysWithDelivered(s *seq, delivered []int32) []Key {
 			parent = keys[i-1]
 		}
 		if i*blockTokens < s.known {
-			return keys
+			return keys, 0
 		}
 		keys = append(keys, w.chain(s, parent, i, all))
 	}
-	return keys
+	fed := len(all) - 1
+	if k, ok := w.tailKey(s, s.parent(keys, len(keys)), all[:fed]); ok && fed >= s.n {
+		return append(keys, k), fed % blockTokens
+	}
+	return keys, 0
 }
 
 // accept takes the first n forced tokens as generated, without a step. The KV of
@@ -257,15 +266,16 @@ func (w *Worker) accept(s *seq, n int) {
 	}
 }
 
-// copyIn imports blocks and returns how many are in the engine. A block that
+// copyIn imports blocks and returns how many whole ones are in the engine, and how many
+// tokens of the last block, which holds only tail tokens if that is not 0. A block that
 // changed while it was copied makes the import start again with fewer.
-func (w *Worker) copyIn(id gpuexec.SeqID, refs []Ref) (int, error) {
+func (w *Worker) copyIn(id gpuexec.SeqID, refs []Ref, tail int) (blocks, rest int, err error) {
 	for len(refs) > 0 {
 		src := make([][]byte, len(refs))
 		for i, r := range refs {
 			src[i] = w.cfg.Tier.Data(r)
 		}
-		err := w.roomFor(func() error { return w.cfg.Engine.Import(id, src) })
+		took, err := w.load(id, src, tail)
 		good := len(refs)
 		for i, r := range refs {
 			if !w.cfg.Tier.Valid(r) {
@@ -274,15 +284,19 @@ func (w *Worker) copyIn(id gpuexec.SeqID, refs []Ref) (int, error) {
 			}
 		}
 		switch {
+		case good == len(refs) && err == nil && took:
+			return good - 1, tail, nil
+		case good == len(refs) && err == nil && tail > 0:
+			return good - 1, 0, nil
 		case good == len(refs) && err == nil:
-			return good, nil
+			return good, 0, nil
 		case good == len(refs) && errors.Is(err, gpuexec.ErrBadBlock):
-			return 0, nil // bytes that this engine cannot read: they are computed again
+			return 0, 0, nil // bytes that this engine cannot read: they are computed again
 		case good == len(refs):
-			return 0, err
+			return 0, 0, err
 		}
 		w.cfg.Engine.Drop(id)
-		refs = refs[:good]
+		refs, tail = refs[:good], 0
 	}
-	return 0, nil
+	return 0, 0, nil
 }

@@ -31,6 +31,9 @@ func (w *Worker) seal(op *schemas.SealOp) (*schemas.SealDone, error) {
 	}
 	done.Blocks = s.sealed
 	done.Skipped = have - s.sealed
+	if op.Tail && done.Skipped == 0 {
+		return done, w.exportTail(s, id)
+	}
 	return done, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,6 +19,9 @@ type asker struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	cell string
+
+	mu      sync.Mutex
+	streams map[string]jetstream.Stream
 }
 
 func newAsker(nc *nats.Conn, cell string) (*asker, error) {
@@ -25,7 +29,7 @@ func newAsker(nc *nats.Conn, cell string) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &asker{nc: nc, js: js, cell: cell}, nil
+	return &asker{nc: nc, js: js, cell: cell, streams: map[string]jetstream.Stream{}}, nil
 }
 
 func (a *asker) do(ctx context.Context, op *schemas.Op) schemas.OpDone {
@@ -96,33 +100,45 @@ func (a *asker) request(ctx context.Context, subject string, body []byte) (*nats
 	}
 }
 
-// delivered collects the tokens of a turn that a caller may have seen: the
-// longer of its frames and its checkpoint.
+// delivered collects the tokens of a turn that a caller may have seen: the longer of
+// its frames and its checkpoint. The questions are asked side by side, because the
+// turn's reader waits for the answer.
 func (a *asker) delivered(ctx context.Context, q *schemas.DeliveredOp) (*schemas.DeliveredDone, error) {
-	last, err := a.last(ctx, streams.Result, schemas.ResultSubject(q.Tenant, q.Session, q.Turn))
-	if err != nil {
+	var result, ckpt, out []byte
+	var errs [3]error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		result, errs[0] = a.last(ctx, streams.Result, schemas.ResultSubject(q.Tenant, q.Session, q.Turn))
+	})
+	wg.Go(func() { ckpt, errs[1] = a.last(ctx, streams.Ckpt, schemas.CkptSubject(q.Tenant, q.Session, q.Turn)) })
+	wg.Go(func() { out, errs[2] = a.last(ctx, streams.Out, schemas.OutSubject(q.Tenant, q.Session, q.Turn)) })
+	wg.Wait()
+	if errors.Is(errs[2], jetstream.ErrStreamNotFound) {
+		errs[2] = nil // NATS started again without it
+	}
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
-	if last != nil {
+	if result != nil {
 		return &schemas.DeliveredDone{Finished: true}, nil
 	}
 	d := &schemas.DeliveredDone{}
-	last, err = a.last(ctx, streams.Ckpt, schemas.CkptSubject(q.Tenant, q.Session, q.Turn))
-	if err != nil {
-		return nil, err
-	}
-	if last != nil {
+	if ckpt != nil {
 		var c schemas.Checkpoint
-		if err := schemas.Decode(last, &c); err != nil {
+		if err := schemas.Decode(ckpt, &c); err != nil {
 			return nil, err
 		}
 		d.Tokens = c.Tokens
+	}
+	var f schemas.Frame
+	if out == nil || schemas.Decode(out, &f) == nil && f.Reject == nil && f.First+len(f.Tokens) <= len(d.Tokens) {
+		return d, nil // a turn that was handed over: the checkpoint holds it all
 	}
 	return d, a.frames(ctx, q, d)
 }
 
 func (a *asker) last(ctx context.Context, stream, subject string) ([]byte, error) {
-	s, err := a.js.Stream(ctx, stream)
+	s, err := a.stream(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +152,29 @@ func (a *asker) last(ctx context.Context, stream, subject string) ([]byte, error
 	return m.Data, nil
 }
 
+// stream finds a stream. Once found it is not looked up again: a stream in memory that
+// is made anew has the same name, and that is all that is asked by.
+func (a *asker) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	a.mu.Lock()
+	s := a.streams[name]
+	a.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	s, err := a.js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.streams[name] = s
+	return s, nil
+}
+
 // frames extends d by what OUT holds. Frames behind a gap are left out: the
 // engine computes the same tokens again.
 func (a *asker) frames(ctx context.Context, q *schemas.DeliveredOp, d *schemas.DeliveredDone) error {
-	s, err := a.js.Stream(ctx, streams.Out)
+	s, err := a.stream(ctx, streams.Out)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // NATS started again without it
 	}
