@@ -21,6 +21,7 @@ type NATS struct {
 	dir    string
 	ownDir bool
 	listen string
+	args   []string // further flags
 	cmd    *exec.Cmd
 	life   *os.File
 	stderr *tail
@@ -55,7 +56,7 @@ func (n *NATS) Restart(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = r.Close() }() // the child has its own copy
-	cmd := exec.Command(bin, "--dir", n.dir, "--listen", n.listen)
+	cmd := exec.Command(bin, append([]string{"--dir", n.dir, "--listen", n.listen}, n.args...)...)
 	cmd.Env = append(os.Environ(), proc.EnvParent+"=3")
 	cmd.ExtraFiles = []*os.File{r}
 	cmd.Stderr = n.stderr
