@@ -119,8 +119,20 @@ func TestRouterStarts(t *testing.T) {
 	s.KillAndWait(t, "control", syscall.SIGKILL)
 	only(t, s, "m1")
 	// Lineage names blocks from the first heartbeat on that it hears, half a second later
-	// at most. What is rendered before is computed anew on another node.
+	// at most. What is rendered before is computed anew on another node. When it has
+	// rendered a turn it listens; what both executors say from then on it hears.
 	turn(t, &session{c: c.c, id: "other"}, "m1", "Hello", 4)
+	beats, err := s.Heartbeats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = beats.Close() }() // ends with the stack
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = beats.Wait(ctx, "both executors", func(m map[string]schemas.Heartbeat) bool { return len(m) == 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
 	if r := turn(t, c, "m1", "And what follows from that?", 8); share(r) < 0.9 {
 		t.Errorf("%.2f of the prompt was found", share(r))
 	}
