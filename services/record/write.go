@@ -235,8 +235,10 @@ func (w *writer) next() (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = w.z.Write(append(b, '\n'))
-	return err
+	if _, err = w.z.Write(append(b, '\n')); err != nil {
+		return err
+	}
+	return w.z.Flush() // a part without its header is of no use
 }
 
 // end ends the recording and says why when the actor goes on.
