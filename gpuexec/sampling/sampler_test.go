@@ -72,8 +72,10 @@ func reference(p Params, logits []float32) map[int32]float64 {
 	var all []entry
 	best := logits[argmax(logits)]
 	for id, l := range logits {
-		if w := math.Exp((float64(l) - float64(best)) / p.Temperature); w > 4.25e-18 {
-			all = append(all, entry{int32(id), w})
+		// The limit is part of what is kept, so it is computed as the sampler does: of two
+		// roundings one would leave out all tokens that lie on it together.
+		if d := (float64(best) - float64(l)) * (1 / p.Temperature); d <= maxDistance {
+			all = append(all, entry{int32(id), math.Exp(-d)})
 		}
 	}
 	sort.SliceStable(all, func(i, j int) bool { return logits[all[i].id] > logits[all[j].id] })
