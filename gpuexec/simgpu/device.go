@@ -114,8 +114,8 @@ func (d *Device) end(start, at schemas.Time, out schemas.OpDone, done func(schem
 	d.cfg.Later(at, func() { done(d.telling(at, out)) })
 }
 
-// tellEvery is how often a device says what it keeps: heartbeats are rarer.
-const tellEvery = schemas.Time(250_000_000)
+// tellEvery is how often a device says what it keeps: as often as heartbeats go out.
+const tellEvery = schemas.Time(500_000_000)
 
 // telling adds what the engine keeps to a completion, now and then.
 func (d *Device) telling(now schemas.Time, out schemas.OpDone) schemas.OpDone {

@@ -16,29 +16,56 @@ type keptShare struct {
 	blocks int
 }
 
-// set replaces what is kept in an executor's engine.
+// keptMark is one sequence that an executor keeps, as it last said.
+type keptMark struct {
+	blocks int
+	round  uint32 // of the heartbeat that last said so
+}
+
+// set replaces what is kept in an executor's engine. Most of it stays from heartbeat to
+// heartbeat: only what changes is touched.
 func (e engines) set(x *executor, kept []schemas.Extent) {
 	if slices.Equal(x.kept, kept) {
 		return
 	}
-	for _, k := range x.kept {
-		key, ok := parseEnd(k.Key)
-		if !ok || k.From != 0 {
+	if x.marks == nil {
+		x.marks = make(map[string]keptMark, len(kept))
+	}
+	x.round++
+	for _, k := range kept {
+		m, known := x.marks[k.Key]
+		if known && m.blocks == k.N {
+			x.marks[k.Key] = keptMark{k.N, x.round}
 			continue
 		}
-		left := slices.DeleteFunc(e[key], func(s keptShare) bool { return s.x == x })
-		if len(left) == 0 {
-			delete(e, key)
-		} else {
-			e[key] = left
+		key, ok := parseEnd(k.Key)
+		if !ok || k.From != 0 || k.N <= 0 {
+			continue
 		}
+		if known {
+			e.drop(key, x)
+		}
+		x.marks[k.Key] = keptMark{k.N, x.round}
+		e[key] = append(e[key], keptShare{x, k.N})
 	}
-	for _, k := range kept {
-		if key, ok := parseEnd(k.Key); ok && k.From == 0 && k.N > 0 {
-			e[key] = append(e[key], keptShare{x, k.N})
+	for _, k := range x.kept {
+		if m, ok := x.marks[k.Key]; ok && m.round != x.round {
+			delete(x.marks, k.Key)
+			key, _ := parseEnd(k.Key) // it was one when it came in
+			e.drop(key, x)
 		}
 	}
 	x.kept = kept
+}
+
+// drop forgets that an executor's engine holds a chain.
+func (e engines) drop(key endKey, x *executor) {
+	left := slices.DeleteFunc(e[key], func(s keptShare) bool { return s.x == x })
+	if len(left) == 0 {
+		delete(e, key)
+	} else {
+		e[key] = left
+	}
 }
 
 // find appends which engines hold how much of a prompt, the deepest first; one engine

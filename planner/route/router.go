@@ -103,16 +103,18 @@ type executor struct {
 	epoch     uint64
 	slots     int
 	context   int
-	size      int               // accelerators
-	tier      int               // blocks that its memory holds; 0 while unknown
-	rate      float64           // tokens per second and sequence of its decodes, measured
-	absorb    schemas.SizeClass // that it may compute itself when it decodes
-	absorbing bool              // counted in its pool
-	kv        int               // tokens that its engine can hold; 0 while unknown
-	tps       float64           // prefill tokens per second, measured
-	bring     float64           // tokens per second that come in from elsewhere, measured
-	at        *tierNode         // whose memory it uses; nil when nobody said
-	kept      []schemas.Extent  // sequences that stay in its engine between turns
+	size      int                 // accelerators
+	tier      int                 // blocks that its memory holds; 0 while unknown
+	rate      float64             // tokens per second and sequence of its decodes, measured
+	absorb    schemas.SizeClass   // that it may compute itself when it decodes
+	absorbing bool                // counted in its pool
+	kv        int                 // tokens that its engine can hold; 0 while unknown
+	tps       float64             // prefill tokens per second, measured
+	bring     float64             // tokens per second that come in from elsewhere, measured
+	at        *tierNode           // whose memory it uses; nil when nobody said
+	kept      []schemas.Extent    // sequences that stay in its engine between turns
+	marks     map[string]keptMark // the same by key
+	round     uint32              // counts changes of kept
 	lastHB    schemas.Time
 	alive     bool
 	closed    bool // it sent a job back: nothing is placed here before its next heartbeat
