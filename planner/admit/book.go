@@ -16,8 +16,6 @@ type Config struct {
 	// until sessions have ended and tell. 6: agents that begin with 16,000 tokens end near
 	// 100,000.
 	Growth float64
-	// LifeNS is a session's life until then. 10 min.
-	LifeNS int64
 	// IdleNS: an admitted session without a turn for so long is admitted anew when it
 	// comes back. 3 min: of tool calls with a median of 4 s, one in a thousand takes as long.
 	IdleNS int64
@@ -31,7 +29,6 @@ type Config struct {
 func (c *Config) defaults() {
 	set(&c.Fill, 0.9)
 	set(&c.Growth, 6)
-	set(&c.LifeNS, 600_000_000_000)
 	set(&c.IdleNS, 180_000_000_000)
 	set(&c.WaitNS, 60_000_000_000)
 	set(&c.MaxSessions, 1<<16)
@@ -53,7 +50,7 @@ type session struct {
 	first    int // tokens of its own when it was first seen
 	tokens   int // of its own now: of all branches
 	running  int // turns without a result
-	since    schemas.Time
+	turns    int
 	seen     schemas.Time // last turn or answer
 	whole    bool         // it was seen from its first turn on
 }
@@ -62,6 +59,7 @@ type session struct {
 type branch struct {
 	name   string
 	shared int // leading tokens that others had computed before it began
+	last   int // tokens of its last prompt
 	tokens int // of its own
 }
 
@@ -101,7 +99,12 @@ func (b *Book) Sessions() (n, tokens int) { return len(b.sessions), b.tokens }
 // Begin notes a turn of an admitted session.
 func (b *Book) Begin(now schemas.Time, t Turn) {
 	if s := b.sessions[t.Key]; s != nil {
-		b.set(s, t.Branch, t.Tokens, t.Found)
+		x := b.set(s, t.Branch, t.Tokens, t.Found)
+		if x.last > 0 {
+			b.forecast.growth(t.Tokens - x.last)
+		}
+		x.last = t.Tokens
+		s.turns++
 		s.running++
 		s.seen = now
 	}
@@ -116,8 +119,8 @@ func (b *Book) Admit(now schemas.Time, t Turn, capacity int) bool {
 		return true
 	}
 	if capacity > 0 && len(b.sessions) > 0 {
-		b.forecast.refresh(now, b)
-		if !b.forecast.fits(now, own, int(b.cfg.Fill*float64(capacity))) {
+		b.forecast.refresh(b)
+		if !b.forecast.fits(own, int(b.cfg.Fill*float64(capacity))) {
 			return false
 		}
 	}
@@ -131,11 +134,14 @@ func (b *Book) Adopt(now schemas.Time, t Turn) {
 	if b.sessions[t.Key] != nil || len(b.sessions) >= b.cfg.MaxSessions {
 		return
 	}
-	s := &session{key: t.Key, since: now, seen: now, whole: t.Known == 0}
+	s := &session{key: t.Key, seen: now, whole: t.Known == 0}
 	b.sessions[t.Key] = s
 	b.set(s, t.Branch, t.Tokens, t.sharedFirst())
 	s.first = max(1, s.tokens)
-	b.forecast.add(now, s)
+	if !s.whole && b.forecast.grow > 0 {
+		s.turns = int(float64(s.tokens) / b.forecast.grow) // about as many as its context tells
+	}
+	b.forecast.add(s)
 }
 
 // sharedFirst is what of a session's first prompt others had computed. Of one whose
@@ -149,7 +155,7 @@ func (t *Turn) sharedFirst() int {
 
 // set notes the tokens of a branch. What was in memory before a branch began is another
 // session's, or another branch's, and counts there.
-func (b *Book) set(s *session, name string, tokens, found int) {
+func (b *Book) set(s *session, name string, tokens, found int) *branch {
 	i := slices.IndexFunc(s.branches, func(x branch) bool { return x.name == name })
 	if i < 0 {
 		if len(s.branches) < maxBranches {
@@ -161,6 +167,7 @@ func (b *Book) set(s *session, name string, tokens, found int) {
 	own := max(0, tokens-x.shared)
 	s.tokens, b.tokens = s.tokens+own-x.tokens, b.tokens+own-x.tokens
 	x.tokens = own
+	return x
 }
 
 // End notes that a turn has ended; tokens is the context with the answer, 0 when there is none.
@@ -199,7 +206,7 @@ func (b *Book) Leave(now schemas.Time, k Key, name string) {
 func (b *Book) forget(now schemas.Time, s *session) {
 	b.tokens -= s.tokens
 	delete(b.sessions, s.key)
-	b.forecast.ended(now, s)
+	b.forecast.gone(now, s)
 }
 
 // Tick forgets sessions that were idle for long. It is to be called once a second or so.
@@ -217,12 +224,15 @@ func (b *Book) Tick(now schemas.Time) {
 		b.forget(s.seen, s)
 	}
 	for k, at := range b.refused {
-		if int64(now-at) > 2*b.cfg.LifeNS {
+		if int64(now-at) > forgetNS {
 			delete(b.refused, k)
 		}
 	}
 	b.forecast.stale = true
 }
+
+// forgetNS is how long a session that was refused, and is not back, is remembered. 30 min.
+const forgetNS = 1_800_000_000_000
 
 // Came is when a session that is not admitted first came: one that was refused and
 // comes back passes those that came after it did first.

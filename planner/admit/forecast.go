@@ -2,55 +2,68 @@ package admit
 
 import "github.com/weir-dev/weir/schemas"
 
-// horizons are the points in time at which the contexts of all sessions together are
-// foretold: now, and eighths of a mean life.
+// horizons are the points at which the contexts of all sessions together are foretold:
+// now, and after eighths of a mean session, in turns. Time would stretch when turns are
+// slow.
 const horizons = 9
 
-// enough sessions that ended tell how long one lives and how far it grows.
-const enough = 8
+// maxTurns of a session are told apart.
+const maxTurns = 1024
 
 // forecast foretells what the contexts of the admitted sessions will take together.
 // Sessions that began together grow together, and would exceed memory long after they
 // were admitted; among sessions of all ages some end while others grow.
+//
+// How long sessions live is estimated as Kaplan and Meier do: those that run tell that
+// one may live as long as they have. The mean of those that ended would be that of the
+// shortest, for as long as most still run.
 type forecast struct {
 	cfg   Config
-	at    [horizons]float64 // tokens
+	at    [horizons]float64 // tokens, whole
 	stale bool
 
-	count  int     // sessions that ended and were seen from their first turn on
-	life   float64 // seconds, mean of those that ended lately
-	growth float64 // last context over the first one, likewise
+	ended   [maxTurns]float64 // sessions that ended after so many turns, the last ones counting most
+	alive   [maxTurns]float64 // share of sessions that have more turns than that
+	mean    float64           // turns of a session, as far as alive tells
+	grow    float64           // tokens per turn
+	grown   int               // turns that grow is a mean of
+	largest int               // context that was seen lately
 
 	last schemas.Time // when a session ended last
 	gap  float64      // seconds between ends, mean of the last ones
 	ends int
 }
 
-// lately is the weight of the newest sample in a mean of the last ones.
-const lately = 0.1
+// fade is by how much every end of a session makes the earlier ones count less: some
+// 500 are remembered. lately is the weight of the newest sample in other means.
+const (
+	fade   = 0.998
+	lately = 0.1
+)
 
-func mean(m *float64, n int, v float64) {
-	if n == 0 {
-		*m = v
-		return
+// growth learns from the growth of a context between two turns.
+func (f *forecast) growth(tokens int) {
+	if tokens < 0 {
+		return // it was compacted
 	}
-	*m += max(lately, 1/float64(n+1)) * (v - *m)
+	f.grown++
+	f.grow += max(0.01, 1/float64(f.grown)) * (float64(tokens) - f.grow)
 }
 
-// ended learns from a session that ended.
-func (f *forecast) ended(now schemas.Time, s *session) {
+// gone learns from a session that ended.
+func (f *forecast) gone(now schemas.Time, s *session) {
 	f.stale = true
 	if f.last > 0 {
-		mean(&f.gap, f.ends, max(0, float64(now-f.last)/1e9))
+		f.gap += max(lately, 1/float64(f.ends+1)) * (max(0, float64(now-f.last)/1e9) - f.gap)
 		f.ends++
 	}
 	f.last = max(f.last, now)
-	if !s.whole {
-		return
+	if s.whole {
+		for i := range f.ended {
+			f.ended[i] *= fade
+		}
+		f.ended[min(s.turns, maxTurns-1)]++
 	}
-	mean(&f.life, f.count, max(0, float64(now-s.since)/1e9))
-	mean(&f.growth, f.count, max(1, float64(s.tokens)/float64(s.first)))
-	f.count++
 }
 
 // every is the seconds between two ends of sessions; 0 while that is not known.
@@ -62,57 +75,84 @@ func (f *forecast) every(now schemas.Time) float64 {
 	return max(f.gap, float64(now-f.last)/1e9)
 }
 
-// lives is the mean life in seconds, and the factor by which a context grows in it.
-func (f *forecast) lives() (life, growth float64, known bool) {
-	if f.count < enough {
-		return float64(f.cfg.LifeNS) / 1e9, f.cfg.Growth, false
-	}
-	return max(f.life, 1), f.growth, true
-}
-
 // refresh computes the forecast anew.
-func (f *forecast) refresh(now schemas.Time, b *Book) {
+func (f *forecast) refresh(b *Book) {
 	if !f.stale {
 		return
 	}
 	f.stale = false
+	var running [maxTurns]float64
+	f.largest = 0
+	for _, s := range b.sessions {
+		if s.whole {
+			running[min(s.turns, maxTurns-1)]++
+		}
+		f.largest = max(f.largest, s.tokens)
+	}
+	f.survival(&running)
 	f.at = [horizons]float64{}
 	for _, s := range b.sessions {
-		f.add(now, s)
+		f.add(s)
 	}
 }
 
-// add adds one session. Contributions are whole tokens, so that the sum is the same in
-// every order.
-func (f *forecast) add(now schemas.Time, s *session) {
-	for i := range f.at {
-		f.at[i] += f.of(i, s.first, s.tokens, float64(now-s.since)/1e9)
-	}
-}
-
-// of is what a context takes at one horizon: it grows evenly until its session ends. One
-// that lives longer than the mean is expected to live on for a tenth of it.
-func (f *forecast) of(horizon, first, tokens int, age float64) float64 {
-	life, growth, known := f.lives()
-	final := max(float64(tokens), float64(first)*growth)
-	if !known {
-		if horizon == 0 {
-			return float64(tokens)
+// survival estimates how long sessions live.
+func (f *forecast) survival(running *[maxTurns]float64) {
+	risk, longest := 0.0, 0 // sessions that had at least so many turns
+	for i := range maxTurns {
+		n := f.ended[i] + running[i]
+		if risk += n; n > 0.01 {
+			longest = i
 		}
-		return float64(int(final)) // nobody has ended yet: all may grow to the end
 	}
-	left, at := max(life-age, life/10), life*float64(horizon)/(horizons-1)
-	if at > left {
-		return 0
+	alive, mean := 1.0, 0.0
+	for i := range maxTurns {
+		if d := f.ended[i]; risk > 0.01 && d > 0 {
+			alive *= max(0, 1-d/risk)
+		}
+		risk -= f.ended[i] + running[i]
+		f.alive[i] = alive
+		if i <= longest {
+			mean += alive
+		}
 	}
-	return float64(int(float64(tokens) + (final-float64(tokens))*at/left))
+	f.mean = max(1, mean)
+}
+
+// step is how many turns lie between two horizons.
+func (f *forecast) step() float64 { return max(1, f.mean/(horizons-1)) }
+
+// add adds one session.
+func (f *forecast) add(s *session) {
+	for i := range f.at {
+		f.at[i] += f.of(i, s.turns, s.first, s.tokens)
+	}
+}
+
+// of is what a context of so many tokens, of a session with so many turns, is expected to
+// take at one horizon, in whole tokens: then the sum is the same in every order. It grows
+// by what contexts grow per turn, to the largest that was seen or the factor that is
+// assumed, and is gone when its session has ended.
+func (f *forecast) of(horizon, turns, first, tokens int) float64 {
+	most := max(float64(first)*f.cfg.Growth, float64(f.largest))
+	if f.ends == 0 && horizon > 0 {
+		return float64(int(max(float64(tokens), float64(first)*f.cfg.Growth))) // nobody has ended: all may grow to the end
+	}
+	turns = min(max(turns, 1), maxTurns)
+	ahead := float64(horizon) * f.step()
+	grown := max(float64(tokens), min(float64(tokens)+f.grow*ahead, most))
+	share := 1.0
+	if now := f.alive[turns-1]; now > 0 {
+		share = f.alive[min(turns-1+int(ahead), maxTurns-1)] / now
+	}
+	return float64(int(grown * share))
 }
 
 // fits reports whether a session whose first context has so many tokens fits at every
 // horizon.
-func (f *forecast) fits(now schemas.Time, tokens, capacity int) bool {
+func (f *forecast) fits(tokens, capacity int) bool {
 	for i := range f.at {
-		if f.at[i]+f.of(i, tokens, tokens, 0) > float64(capacity) {
+		if f.at[i]+f.of(i, 1, tokens, tokens) > float64(capacity) {
 			return false
 		}
 	}
