@@ -30,13 +30,15 @@ func (r *ring) add(x float64) {
 	r.I = (r.I + 1) % samples
 }
 
-func (r *ring) median() float64 {
+func (r *ring) median() float64 { return r.quantile(0.5) }
+
+func (r *ring) quantile(q float64) float64 {
 	if len(r.X) == 0 {
 		return 0
 	}
 	s := slices.Clone(r.X)
 	slices.Sort(s)
-	return s[len(s)/2]
+	return s[int(q*float64(len(s)))]
 }
 
 // Measured corrects a Model by what reports say, or makes one where none was given.
@@ -52,9 +54,9 @@ type Measured struct {
 // minSamples is how many measurements make a cost known or corrected.
 const minSamples = 5
 
-// busyEnough: below this share of busy time, prefill steps are mostly not full, and what a token
-// costs then says nothing about what it costs under load.
-const busyEnough = 0.6
+// pressedQuantile: without a model the cost of a token is taken from the cheaper
+// samples, because steps that are not full cost more per token than work does.
+const pressedQuantile = 0.25
 
 // Corrections beyond these mean that the calibration is of another machine; they are
 // held there.
@@ -64,13 +66,15 @@ const (
 )
 
 // Add takes what an executor did. attention is the pool's mean attention per computed
-// token, ctx the mean context of a sequence that decodes.
-func (m *Measured) Add(w Work, attention, ctx float64) {
+// token, ctx the mean context of a sequence that decodes. full tells that turns wait
+// for prefill, so that its steps are full: only then does what a token took say what it costs. With steps
+// that are half empty an executor is as busy, and looks half as fast.
+func (m *Measured) Add(w Work, attention, ctx float64, full bool) {
 	if !(w.Seconds > 0) || w.Size <= 0 {
 		return
 	}
 	known := m.Given.Known()
-	if w.PrefillTokens >= 64 && w.PrefillSeconds > 0 && (w.PrefillSeconds >= busyEnough*w.Seconds || !known) {
+	if w.PrefillTokens >= 64 && w.PrefillSeconds > 0 && (full || !known) {
 		unit := w.PrefillTokens
 		if known {
 			unit = m.Given.Prefill(0, w.PrefillTokens, w.PrefillTokens*attention)
@@ -107,6 +111,9 @@ func (m *Measured) Samples() (prefill, decode int) { return len(m.P.X), len(m.D.
 func (m *Measured) Model() Model {
 	out := m.Given
 	p, d := m.P.median(), m.D.median()
+	if !m.Given.Known() {
+		p = m.P.quantile(pressedQuantile)
+	}
 	if out.Known() {
 		if len(m.P.X) >= minSamples {
 			f := min(max(p, leastFactor), mostFactor)

@@ -313,10 +313,8 @@ func (c *fakeCell) advance(dt float64) {
 			share = 0.5
 		}
 		if n := len(x.prefill); n > 0 {
-			left := dt * share
-			x.rep.PrefillNS += int64(left * 1e9)
-			x.rep.BusyNS += int64(left * 1e9)
-			left *= speed
+			left := dt * share * speed
+			had := left
 			for left > 1e-12 && len(x.prefill) > 0 {
 				t := x.prefill[0]
 				use := min(left, t.work)
@@ -328,6 +326,8 @@ func (c *fakeCell) advance(dt float64) {
 					c.waits = append(c.waits, float64(c.now-t.born)/1e9)
 				}
 			}
+			x.rep.PrefillNS += int64((had - left) / speed * 1e9)
+			x.rep.BusyNS += int64((had - left) / speed * 1e9)
 		}
 		if n := float64(len(x.decode)); n > 0 {
 			k := 0.0

@@ -82,7 +82,7 @@ func (p *Planner) report(now schemas.Time, m *schemas.Report) {
 	// The first steps of a process are slow: it loads, captures and compiles. They do not say what
 	// work costs.
 	if r.seen > warmReports {
-		o.meas.Add(w, o.load.attentionPerToken(), o.load.context())
+		o.meas.Add(w, o.load.attentionPerToken(), o.load.context(), o.load.waitP.Mean > float64(o.prefills))
 	}
 	o.flips.note(r, m)
 }
