@@ -131,6 +131,16 @@ show-agents: build engine ## prints the figures of how agents talk to weir, one 
 	$(GO) build -o bin/show-agents ./e2e/showagents
 	bin/show-agents
 
+show-roles: build engine ## prints the figures of roles that follow the work, one JSON line each (under 35 minutes)
+	$(GO) build -o bin/show-roles ./e2e/showroles
+	bin/show-roles
+
+# Flags of the search: -full for all splits and five seeds, -only NAME,… for some scenarios.
+SEARCHFLAGS ?=
+search: ## tunes the baselines of the registered scenarios into e2e/scenarios/settings.json; goes on where it stopped
+	$(GO) build -o bin/search-baselines ./e2e/search
+	bin/search-baselines $(SEARCHFLAGS)
+
 ##@ check and generate
 
 check: vet staticcheck fmt-check rules ## vet, staticcheck, format and house rules
@@ -181,6 +191,6 @@ compose-test: build engine ## runs the stack from local images: turns, spans and
 compose-long: build engine ## all about the stack: collector, scaling, and every service killed once
 	WEIR_COMPOSE=long WEIR_BIN=$(CURDIR)/bin/weir $(GO) test -count=1 -timeout 60m $(TESTFLAGS) -v ./e2e/compose
 
-.PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-tier bench-cmp show-turn show-tier show-agents \
+.PHONY: help setup engine build up demo cross clean test short race e2e sim fuzz-short bench bench-weir bench-tier bench-cmp show-turn show-tier show-agents show-roles search \
 	check vet staticcheck fmt-check fmt rules lint tidy schemas compose-up compose-down \
 	compose-local compose-test compose-long

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -33,12 +34,15 @@ type entry struct {
 	err  error
 }
 
-// NewRunner makes a runner of so many cores.
+// NewRunner makes a runner of so many cores; 0 for all.
 func NewRunner(run func(context.Context, Job) (*sim.Figures, error), cores int, progress io.Writer) *Runner {
 	if progress == nil {
 		progress = io.Discard
 	}
-	return &Runner{run: run, slots: make(chan struct{}, max(1, cores)), progress: progress, known: map[string]*entry{}}
+	if cores <= 0 {
+		cores = runtime.NumCPU()
+	}
+	return &Runner{run: run, slots: make(chan struct{}, cores), progress: progress, known: map[string]*entry{}}
 }
 
 // stored is one line of a store: a run and what came out.

@@ -77,7 +77,7 @@ func run(ctx context.Context, command string, ps []Part, stdout, stderr io.Write
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
-		out := &Printer{w: stdout, seen: map[string]bool{}}
+		out := NewPrinter(stdout)
 		began := time.Now()
 		err := p.Run(ctx, out)
 		fmt.Fprintf(stderr, "%s: %s took %s\n", command, p.Name, time.Since(began).Round(time.Second))
@@ -127,6 +127,16 @@ func (p *Printer) Figure(name string, value float64, unit string) {
 	p.seen[name] = true
 	p.Line(Figure{Name: name, Value: value, Unit: unit})
 }
+
+// Detail prints one of the figures with more beside it: detail must marshal with the
+// fields of a Figure.
+func (p *Printer) Detail(name string, detail any) {
+	p.seen[name] = true
+	p.Line(detail)
+}
+
+// NewPrinter makes a printer that writes to w.
+func NewPrinter(w io.Writer) *Printer { return &Printer{w: w, seen: map[string]bool{}} }
 
 // Figures prints the figures of a run.
 func (p *Printer) Figures(list []Figure) {
