@@ -21,11 +21,11 @@ type options struct {
 	limit                            int
 }
 
-// NewCommand makes "weir explain" with its sub-commands turn, session and block.
+// NewCommand makes "weir explain" with its sub-commands turn, session, block and flip.
 func NewCommand() *cobra.Command {
 	o := &options{limit: 50}
 	c := &cobra.Command{
-		Use: "explain", Short: "Say where a turn's time went, why its prompt was computed again, and what memory holds",
+		Use: "explain", Short: "Say where a turn's time went, why its prompt was computed again, what memory holds, and how a role changed",
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	o.register(c)
@@ -48,7 +48,7 @@ func NewCommand() *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.block(cmd, args) },
 	}
-	c.AddCommand(turn, session, block)
+	c.AddCommand(turn, session, block, o.flipCommand())
 	return c
 }
 
