@@ -45,7 +45,7 @@ func virtual(ctx context.Context, set *scenarios.Set, model string, size Size, s
 	sc := scale(set.Scenarios[scenarios.Shift], size, speed)
 	out := &Played{}
 	var records []sim.TurnRecord
-	sys := sim.System{Name: string(policy), Prefill: startPrefill, Tier: sim.TierShared, Order: sim.OrderWeir}
+	sys := sim.System{Name: string(policy), Prefill: startPrefill, Tier: sim.TierShared, Order: sim.OrderWeir, Admit: true}
 	if policy == Weir {
 		// As the live service makes it: costs are measured, not told.
 		sys.Planner = func(cell string, _ []string) schemas.Actor { return plan.New(plan.Config{Cell: cell, Epoch: 1}) }

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/planner/baseline"
-	"github.com/weir-dev/weir/planner/demand"
-	"github.com/weir-dev/weir/planner/plan"
 	"github.com/weir-dev/weir/planner/route"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/schemas/calib"
@@ -67,11 +65,7 @@ func (a Arm) System(sc *sim.Scenario, cal *calib.Calibration, seed uint64) (sim.
 	switch a.Kind {
 	case Weir:
 		// Where it starts is not tuned: the planner finds its split.
-		s.Prefill = max(1, sc.Cluster.Workers/2)
-		s.Tier, s.Order, s.Admit = sim.TierShared, sim.OrderWeir, true
-		s.Planner = func(cell string, _ []string) schemas.Actor {
-			return plan.New(plan.Config{Cell: cell, Epoch: 1, Model: demand.FromCalibration(cal)})
-		}
+		return sim.ParseSystem("weir", sc.Cluster.Workers, cal, seed)
 	case StaticShared:
 		s.Tier = sim.TierShared
 	case StaticPrivate:
