@@ -205,6 +205,7 @@ func (r *Router) small(blocks int) bool { return blocks <= 0 || blocks*blockToke
 
 // put places one stage. then is the executor that will decode after a prefill.
 func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *executor, out []schemas.Msg) []schemas.Msg {
+	over := stage == schemas.StageDecode && r.handsOver(t)
 	if !t.handed {
 		t.placed(now)
 	}
@@ -221,7 +222,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 	}
 	p := r.planFor(x, t)
 	t.promised, t.charged = 0, 0
-	if stage == schemas.StagePrefill || !r.handsOver(t) {
+	if !over {
 		job.Sources = r.sources(x, p)
 		t.promised = p.have + p.bring
 	}
