@@ -120,6 +120,9 @@ func (e *Executor) opened(_ schemas.Time, j *job, d *schemas.OpenDone, out []sch
 		j.phase, j.leave = phaseSealing, leavePrefilled
 	default:
 		j.phase = phaseDecoding
+		if d.Started && j.FirstNS > 0 {
+			j.first = schemas.Time(j.FirstNS) // elsewhere: it joins the rows that run
+		}
 	}
 	return out
 }
@@ -199,7 +202,7 @@ func (e *Executor) took(now schemas.Time, j *job, r *schemas.DecodeRow, out []sc
 		}
 	}
 	if j.resumed == 0 && len(r.Tokens) > 0 {
-		j.resumed = now
+		j.resumed, fresh = now, true // its reader waits
 	}
 	e.stats.decodeTokens += uint64(len(r.Tokens))
 	if j.frame.at == 0 || !j.frame.pending() {

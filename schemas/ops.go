@@ -75,6 +75,9 @@ type OpenDone struct {
 	NeedHead bool
 	// Missing is the number of whole prompt blocks still to be computed.
 	Missing int
+	// Started: the whole prompt and all delivered tokens but the last are in place, so the
+	// next decode step yields a new token.
+	Started bool
 	// Gone says why the first block that was missed is gone, when the tier knows:
 	// it had been computed, as Prompt.Path says.
 	Gone *Gone

@@ -216,7 +216,9 @@ func (w *Worker) importBlocks(s *seq, op *schemas.OpenOp) (*schemas.OpenDone, er
 		w.accept(s, have-s.n)
 	}
 	w.seqs[op.Seq] = s
-	return &schemas.OpenDone{Cached: min(n*blockTokens, s.n), Missing: max(0, want-n), Gone: w.gone(s, n)}, nil
+	done := &schemas.OpenDone{Cached: min(n*blockTokens, s.n), Missing: max(0, want-n), Gone: w.gone(s, n)}
+	done.Started = s.started && len(s.tokens)-s.n == len(op.Delivered)
+	return done, nil
 }
 
 // gone asks why block n is not there, if it had been computed: nil if it had not, or
