@@ -26,7 +26,7 @@ func TestSecondTurn(t *testing.T) {
 				}
 			}
 			places := append(Places(), Crashed)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			out, err := Run(ctx, e.engine, e.preset, places, func(o *Outcome) {
 				line, err := json.Marshal(o)
@@ -62,7 +62,7 @@ func TestStyles(t *testing.T) {
 	if stack.Libraries() == "" {
 		t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	out, err := RunStyles(ctx, func(r *Returned) {
 		line, err := json.Marshal(r)

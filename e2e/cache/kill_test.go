@@ -32,7 +32,7 @@ func TestToolLoopOverKills(t *testing.T) {
 	s := stack.Start(t, stack.Options{Args: []string{
 		"--engine", "go", "--model", path, "--prefill", "1", "--decode", "2", "--ctx", "8192", "--slots", "2", "--kv-mem", "256MiB",
 	}})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	user, err := json.Marshal(message{"user", firstText(Scenario{Preset: "kills"})})
 	if err != nil {

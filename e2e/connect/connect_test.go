@@ -20,7 +20,7 @@ func TestConnect(t *testing.T) {
 	if stack.Libraries() == "" {
 		t.Skip("the llama.cpp libraries are not installed; `make engine` installs them")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	size := Size{Sessions: 2, Steps: 3}
 	out, err := Run(ctx, size, func(o *Outcome) {
