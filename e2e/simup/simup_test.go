@@ -64,7 +64,7 @@ func TestTimes(t *testing.T) {
 	}
 	for stage, want := range map[string]time.Duration{"prefill": prefill, "decode": decode} {
 		// A busy machine is late, but a device is never early.
-		if got[stage] < want-want/50 || got[stage] > 3*want+time.Second {
+		if got[stage] < want-want/50 || got[stage] > 3*want+20*time.Second {
 			t.Errorf("%s of %d tokens took %s, the device takes %s", stage, r.Prompt, got[stage], want)
 		}
 	}
