@@ -81,6 +81,15 @@ func (h *host) observed(cfg control.Config, service string) control.Config {
 		}
 		return cfg
 	}
+	if service == "planner" {
+		p, err := h.metrics.Planner(h.traces.Tracer(service))
+		if err != nil {
+			h.log.Warn("the planner has no metrics", "error", err)
+		}
+		cfg.OnIn = func(_ string, in *schemas.Msg) { p.In(in) }
+		cfg.OnOut = func(_ string, in, out *schemas.Msg) { p.Out(in, out) }
+		return cfg
+	}
 	r := telemetry.NewRouter(h.traces.Tracer(service))
 	cfg.OnIn = func(_ string, in *schemas.Msg) {
 		if in.Kind == schemas.KindResult {
@@ -97,8 +106,11 @@ func (h *host) observed(cfg control.Config, service string) control.Config {
 // executorHooks are the hooks of an executor.
 func (h *host) executorHooks() executor.Hooks {
 	hooks := executor.Hooks{Stats: func(s *jsrun.Stats) { h.metrics.Runner("executor", s) }, Peers: h.peerTakes}
-	if e := telemetry.NewExecutor(h.traces.Tracer("executor")); e != nil {
-		hooks.In, hooks.Out, hooks.Op = e.In, e.Out, e.Op
+	t := h.traces.Tracer("executor")
+	if e, f := telemetry.NewExecutor(t), telemetry.NewFlips(t); e != nil {
+		hooks.In = func(in *schemas.Msg) { e.In(in); f.In(in) }
+		hooks.Out = func(in, out *schemas.Msg) { e.Out(in, out); f.Out(in, out) }
+		hooks.Op = e.Op
 	}
 	return hooks
 }

@@ -27,7 +27,7 @@ type fleet struct {
 	nodes map[string]*nodeCount
 	now   func() time.Time
 
-	tokens, busy, ratio, jobs, queued, slots, credit, flip, blocks, role, rates, notices *prometheus.Desc
+	tokens, busy, ratio, jobs, queued, slots, credit, flip, blocks, role, rates, notices, unfit *prometheus.Desc
 }
 
 // member is one executor.
@@ -81,6 +81,7 @@ func newFleet(now func() time.Time) *fleet {
 		slots:   desc("executor_slots", "Sequences that the engine can hold, and those that are free.", "executor", "state"),
 		credit:  desc("executor_decode_credit", "Decode jobs that the executor can still take.", "executor"),
 		flip:    desc("executor_flip_seconds", "Duration of the last role change.", "executor"),
+		unfit:   desc("executor_unfit", "1 while the executor's devices are unfit for work.", "executor"),
 		blocks:  desc("executor_kv_blocks", "KV blocks that the executor knows of, by medium.", "executor", "medium"),
 		role:    desc("executor_role", "1 for the role in force.", "executor", "role"),
 		rates:   desc("executor_tokens_per_second", "Measured speed: of prefill, and of decode per sequence.", "executor", "stage"),
@@ -216,5 +217,10 @@ func (f *fleet) collectReport(ch chan<- prometheus.Metric, id string, m *member)
 	gauge(ch, f.queued, float64(r.Queued), id)
 	gauge(ch, f.slots, float64(r.SlotsFree), id, "free")
 	gauge(ch, f.flip, float64(r.FlipNS)/1e9, id)
+	sick := 0.0
+	if r.Unfit != "" {
+		sick = 1
+	}
+	gauge(ch, f.unfit, sick, id)
 	gauge(ch, f.blocks, float64(r.DeviceBlocks), id, string(schemas.MediumDevice))
 }
