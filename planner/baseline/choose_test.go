@@ -2,6 +2,7 @@ package baseline
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/weir-dev/weir/planner/route"
@@ -81,7 +82,9 @@ func TestChooseProperties(t *testing.T) {
 					sums[w.executor] += w.tokens
 				}
 			}
-			if fmt.Sprint(sums) != fmt.Sprint(a.backlog) && len(sums)+len(a.backlog) > 0 {
+			backlog := maps.Clone(a.backlog) // may name executors whose turns find all their tokens
+			maps.DeleteFunc(backlog, func(_ string, tokens int) bool { return tokens == 0 })
+			if !maps.Equal(backlog, sums) {
 				rt.Fatalf("backlogs %v, bound %v", a.backlog, sums)
 			}
 		}
