@@ -3,22 +3,28 @@ package telemetry
 import (
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-dev/weir/schemas"
 )
 
-// flipTraces bounds the assignments whose traces are remembered.
-const flipTraces = 8
+// flipTraces bounds the assignments whose traces are remembered, flipLinks the turns that
+// the span of one role change names.
+const (
+	flipTraces = 8
+	flipLinks  = 64
+)
 
 // Flips traces the role changes of one executor, each below the assignment that asked
-// for it, with its stages. In and Out are called from the actor's goroutine.
+// for it, with its stages, and links to the turns that it sent away. In and Out are called from the actor's goroutine.
 type Flips struct {
 	t      *Tracer
 	epochs []uint64 // of remembered assignments, oldest first
 	traces map[uint64]schemas.Trace
-	last   uint64 // role changes that were traced
+	last   uint64       // role changes that were traced
+	away   []trace.Link // sampled turns that were returned since then
 }
 
 // NewFlips returns nil for a nil tracer; the hooks of nil Flips do nothing.
@@ -43,14 +49,20 @@ func (f *Flips) In(m *schemas.Msg) {
 
 // Out makes the spans of a role change from the first report that tells of it.
 func (f *Flips) Out(_, m *schemas.Msg) {
+	if f != nil && m.Kind == schemas.KindDone {
+		f.returned(m)
+		return
+	}
 	if f == nil || m.Kind != schemas.KindReport || m.Report.Flip == nil || m.Report.Flips <= f.last {
 		return
 	}
 	f.last = m.Report.Flips
 	c := m.Report.Flip
 	at := time.Unix(0, c.AtNS)
-	span := f.t.start(f.traces[c.Epoch], "flip", trace.SpanKindInternal, at, trace.WithAttributes(
-		keyExecutor.String(m.Report.Executor), keyFrom.String(string(c.From)), keyRole.String(string(c.To)), keyPlan.String(c.Plan)))
+	span := f.t.start(f.traces[c.Epoch], "flip", trace.SpanKindInternal, at, trace.WithLinks(f.away...), trace.WithAttributes(
+		keyExecutor.String(m.Report.Executor), keyFrom.String(string(c.From)), keyRole.String(string(c.To)), keyPlan.String(c.Plan),
+		attribute.Int("weir.jobs_returned", c.Returned), attribute.Int("weir.jobs_handed_over", c.Handed), attribute.Int("weir.jobs_kept", c.Kept)))
+	f.away = nil
 	if c.Back != "" {
 		span.SetStatus(codes.Error, "rolled back")
 	}
@@ -67,4 +79,11 @@ func (f *Flips) Out(_, m *schemas.Msg) {
 		from = to
 	}
 	span.End(trace.WithTimestamp(from))
+}
+
+// returned notes a turn that a role change may have sent away.
+func (f *Flips) returned(m *schemas.Msg) {
+	if m.Done.Outcome == schemas.OutcomeReturned && sampled(m.Trace.Parent) && len(f.away) < flipLinks {
+		f.away = append(f.away, trace.Link{SpanContext: contextOf(m.Trace)})
+	}
 }

@@ -68,9 +68,13 @@ func TestFlipTrace(t *testing.T) {
 	r := &schemas.Msg{Kind: schemas.KindReport, Report: &schemas.Report{Executor: "d0", Flips: 1, Flip: &schemas.Flip{
 		Epoch: 9, From: schemas.RoleDecode, To: schemas.RolePrefill, Plan: "1-1", AtNS: at.UnixNano(), HandNS: 3e8, VerifyNS: 1e6,
 	}}}
+	f.Out(nil, &schemas.Msg{Kind: schemas.KindDone, Trace: schemas.Trace{Parent: parentOf("01")}, Done: &schemas.Done{Outcome: schemas.OutcomeReturned}})
 	f.Out(nil, r)
 	f.Out(nil, r) // reports repeat the last one
 	flip := w.span(t, "flip")
+	if len(flip.Links()) != 1 || flip.Links()[0].SpanContext.TraceID().String() != tid {
+		t.Errorf("links %v, want the turn that was returned", flip.Links())
+	}
 	for name, parent := range map[string]string{"send role": "decide", "flip": "send role", "hand jobs over": "flip", "verify": "flip"} {
 		s := w.span(t, name)
 		if s.Parent().SpanID() != w.span(t, parent).SpanContext().SpanID() || s.SpanContext().TraceID() != flip.SpanContext().TraceID() {
