@@ -62,21 +62,30 @@ func (c *changer) others(id string) bool {
 
 // write assigns a role; NATS may be away for a while.
 func (c *changer) write(ctx context.Context, id string, role schemas.Role) (uint64, error) {
+	return c.assign(ctx, id, &schemas.Assignment{Header: schemas.H(), Role: role, By: "flips", Reason: "drawn"})
+}
+
+// pin assigns a role that a planner does not change.
+func (c *changer) pin(ctx context.Context, id string, role schemas.Role) (uint64, error) {
+	return c.assign(ctx, id, &schemas.Assignment{Header: schemas.H(), Role: role, Pinned: true, By: "flips", Reason: "pinned"})
+}
+
+func (c *changer) assign(ctx context.Context, id string, a *schemas.Assignment) (uint64, error) {
 	end := time.Now().Add(60 * time.Second)
 	for {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		_, seq, err := assign.Read(try, c.js, c.cell, id)
 		var epoch uint64
 		if err == nil {
-			epoch, err = assign.Write(try, c.js, c.cell, id, &schemas.Assignment{Header: schemas.H(), Role: role, By: "flips", Reason: "drawn"}, seq)
+			epoch, err = assign.Write(try, c.js, c.cell, id, a, seq)
 		}
 		cancel()
 		if err == nil {
-			c.roles[id] = role
+			c.roles[id] = a.Role
 			return epoch, nil
 		}
 		if ctx.Err() != nil || time.Now().After(end) {
-			return 0, fmt.Errorf("flips: assigning %s to %s: %w", role, id, err)
+			return 0, fmt.Errorf("flips: assigning %s to %s: %w", a.Role, id, err)
 		}
 		pause(ctx, 20*time.Millisecond)
 	}

@@ -72,6 +72,7 @@ func (o *Options) defaults() {
 func (o *Options) args() []string {
 	return append([]string{
 		"--engine", o.Engine, "--prefill", "2", "--decode", "2", "--ctx", "8192", "--slots", strconv.Itoa(o.Agents + 2), "--kv-mem", "1GiB", "--direct-max=-1",
+		"--planner", "off", // roles are changed by the run
 	}, o.Args...)
 }
 

@@ -36,7 +36,7 @@ func TestFlips(t *testing.T) {
 
 // TestKills: the same with parts that die or stand still in the midst of a change.
 func TestKills(t *testing.T) {
-	n := Faults{Control: 1, Executor: 1, Leader: 1, Stopped: 1}
+	n := Faults{Control: 1, Planner: 2, Executor: 1, Leader: 1, Stopped: 1}
 	f, err := RunKills(t.Context(), Options{Engine: "go", Seed: 1, Agents: 4, Log: t.Logf}, n)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // Faults is how many of each kind are done, each while a role changes.
 type Faults struct {
 	Control  int // kill -9 of router, lineage and gateway
-	Planner  int // kill -9 of a planner, which runs where it is known
+	Planner  int // kill -9 of a planner that acts too
 	Executor int // kill -9 of the executor that changes
 	Leader   int // kill -9 of the NATS server that leads the stream of assignments
 	Stopped  int // SIGSTOP of an executor, which wakes with an old epoch
@@ -69,12 +69,8 @@ func RunKills(ctx context.Context, o Options, n Faults) (f *Figures, err error) 
 	}
 	defer func() { err = errors.Join(err, b.watch.close()) }()
 	k := &killer{o: &o, stack: s, nats: cluster, ch: b.changer, w: b.watch}
-	if n.Planner > 0 {
-		if k.planner, err = startPlanner(s, cluster.URL); err != nil {
-			return nil, err
-		}
-		defer k.planner.stop()
-	}
+	k.planner = newPlanner(s, cluster.URL)
+	defer k.planner.stop()
 	hot := &agents{client: b.client, tenant: "kills", seed: o.Seed + 1, wait: true}
 	k.agents = hot
 	f = &Figures{}
@@ -99,13 +95,21 @@ func (k *killer) all(ctx context.Context, f *Figures, n Faults) error {
 	for _, x := range []struct {
 		kind string
 		n    int
-	}{{killControl, n.Control}, {killPlanner, n.Planner}, {killExecutor, n.Executor}, {killLeader, n.Leader}, {stopExecutor, n.Stopped}} {
+	}{{killControl, n.Control}, {killExecutor, n.Executor}, {killLeader, n.Leader}, {stopExecutor, n.Stopped}} {
 		for range x.n {
 			todo = append(todo, x.kind)
 		}
 	}
 	k.ch.rng.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+	for range n.Planner {
+		todo = append(todo, killPlanner) // last: from then on it is not alone who writes roles
+	}
 	for i, kind := range todo {
+		if kind == killPlanner && !k.planner.runs() {
+			if err := k.withPlanner(ctx); err != nil {
+				return err
+			}
+		}
 		// Each fault meets a stack that works.
 		if err := k.flowing(ctx); err != nil {
 			return err
@@ -119,6 +123,23 @@ func (k *killer) all(ctx context.Context, f *Figures, n Faults) error {
 		k.o.Log("fault %d of %d: %s, the change took %.2f s", i+1, len(todo), kind, took.Seconds())
 	}
 	return k.settled(ctx)
+}
+
+// withPlanner starts a planner that acts. One executor of each phase is pinned, as by
+// people, because whoever writes the role of another must not count on the rest while
+// somebody else writes too; the planner and the test both change the other two.
+func (k *killer) withPlanner(ctx context.Context) error {
+	for id, role := range map[string]schemas.Role{"p1": schemas.RolePrefill, "d1": schemas.RoleDecode} {
+		epoch, err := k.ch.pin(ctx, id, role)
+		if err == nil {
+			err = k.w.taken(ctx, id, epoch, 60*time.Second)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	k.ch.ids = []string{"p0", "d0"}
+	return k.planner.start()
 }
 
 // flowing waits until all executors are heard and a turn is in flight.

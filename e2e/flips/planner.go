@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,14 +19,16 @@ type planner struct {
 	life *os.File
 }
 
-func startPlanner(s *stack.Stack, url string) (*planner, error) {
+func newPlanner(s *stack.Stack, url string) *planner {
 	p := &planner{dir: s.Dir()}
 	p.args = []string{
 		"serve", "--target", "planner", "--id", "planner", "--dir", s.Dir(), "--nats", url, "--cell", s.Ready.Cell,
 		"--nats-replicas", "3", "--planner", "act",
 	}
-	return p, p.start()
+	return p
 }
+
+func (p *planner) runs() bool { return p.cmd != nil }
 
 func (p *planner) start() error {
 	bin, err := stack.Binary()
@@ -66,17 +67,10 @@ func (p *planner) kill(ctx context.Context) error {
 }
 
 func (p *planner) stop() {
+	if !p.runs() {
+		return
+	}
 	_ = p.cmd.Process.Kill() // if it has ended by itself, all the better
 	_ = p.cmd.Wait()
 	_ = p.life.Close()
-}
-
-// Planner reports whether this build of weir has a planner to run.
-func Planner() bool {
-	bin, err := stack.Binary()
-	if err != nil {
-		return false
-	}
-	out, _ := exec.Command(bin, "serve", "--help").CombinedOutput() // what it prints is what counts
-	return strings.Contains(string(out), "--planner")
 }
