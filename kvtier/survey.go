@@ -48,10 +48,10 @@ func (s *Slots) Survey(steps int) (done bool) {
 
 // surveyUp counts the blocks of a chain upwards, to the first one that counts as
 // that class or a better one already. Of what no branch holds, blocks that others
-// went through are idle.
-func (s *Slots) surveyUp(x int32, c Class, held bool) (steps int) {
+// went through are idle, but for a leaf: whether that is dead is said of itself.
+func (s *Slots) surveyUp(leaf int32, c Class, held bool) (steps int) {
 	v := &s.survey
-	for ; x != none; x = s.parentSlot(x) {
+	for x := leaf; x != none; x = s.parentSlot(x) {
 		steps++
 		m := &s.meta[x]
 		if m.seen>>2 == v.round {
@@ -60,7 +60,7 @@ func (s *Slots) surveyUp(x int32, c Class, held bool) (steps int) {
 				return steps
 			}
 			v.counts[old]--
-		} else if !held && m.flags&flagShared != 0 {
+		} else if !held && x != leaf && m.flags&flagShared != 0 {
 			return steps
 		}
 		m.seen = seen(v.round, c)
