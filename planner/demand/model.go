@@ -13,8 +13,10 @@ type Model struct {
 	Turn      float64 `json:"turn"`
 	Token     float64 `json:"token"`
 	Attention float64 `json:"attention"`
-	// Launch is the least time of a prefill step: what a prompt alone takes.
+	// Launch is the least time of a prefill step. Lanes is how many prompts an executor
+	// computes side by side, each taking as many times the work that it is; 0 means 1.
 	Launch float64 `json:"launch"`
+	Lanes  float64 `json:"lanes,omitempty"`
 
 	// A decode step with B sequences over K context tokens takes Base(B) + Context·K and
 	// yields Accept tokens per sequence. Base is linear between the points B, Step.
@@ -45,6 +47,7 @@ func FromCalibration(c *calib.Calibration) Model {
 		Attention: k.C / ranks * ms,
 		Turn:      (k.Floor + k.M0) / ranks * ms,
 		Launch:    (k.Floor + k.M0) * ms,
+		Lanes:     ranks,
 		Context:   c.Decode.KCtx * ms,
 		Accept:    max(1, c.Spec.AL),
 		B:         append([]float64(nil), c.Decode.GridB...),
@@ -61,6 +64,12 @@ func (m *Model) Known() bool { return (m.Token > 0 || m.Turn > 0) && len(m.Step)
 // Prefill is the time of so many turns, tokens to compute and attention, in seconds.
 func (m *Model) Prefill(turns, tokens, attention float64) float64 {
 	return max(turns*m.Turn, tokens*m.Token) + attention*m.Attention
+}
+
+// Alone is how long a prompt with that much work takes where nothing waits: its steps,
+// and on average half a step until the one that runs is over.
+func (m *Model) Alone(work float64) float64 {
+	return 1.5 * max(m.Launch, work*max(m.Lanes, 1))
 }
 
 // StepTime is the time of a decode step with b sequences over k context tokens.

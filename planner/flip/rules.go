@@ -58,74 +58,91 @@ func set(p *float64, v float64) {
 // State is what the rules remember of a pool. Times are seconds on the caller's clock.
 //
 // The rule that decides is that of somebody who rents skis and does not know how long
-// the winter lasts: buy when the rent that was paid would have bought them. Staying with
-// a split costs its regret, the work per second that the best split would have done more.
-// When the regret since the best split became the better one has paid for the change,
-// roles change. So a split that is far better is taken within seconds, one that is a little
-// better only after it stayed so for long, and demand that turns around faster than it
-// costs to follow is not followed: never does this lose more than twice what knowing
-// the future would have lost.
+// the winter lasts: buy when the rent that was paid would have bought them. Staying
+// costs regret: what another split would have done more per second, summed up while it
+// is better, and down again while it is worse, to zero at the least. When the regret for
+// a split has paid for going there, roles change.
+//
+// So a split that is far better is taken within seconds, and one that is a little better
+// after it stayed so for a while. Where demand turns around faster than it costs to follow, what
+// counts is which split is better on the whole, because regret for one that is better
+// now and worse then does not grow.
 type State struct {
-	Dir      int        `json:"dir"`      // of the last change: +1 towards prefill, -1 towards decode, 0 none
-	At       float64    `json:"at"`       // when it was
-	Reversed int        `json:"reversed"` // changes of direction so far
-	Regret   [2]float64 `json:"regret"`   // worker seconds that staying cost: by not going to prefill, to decode
-	Seen     float64    `json:"seen"`     // last look
+	Dir      int             `json:"dir"`              // of the last change: +1 towards prefill, -1 towards decode, 0 none
+	At       float64         `json:"at"`               // when it was
+	Reversed int             `json:"reversed"`         // changes of direction so far
+	Regret   map[int]float64 `json:"regret,omitempty"` // worker seconds, by change: executors more that prefill
+	Seen     float64         `json:"seen"`             // last look
 }
 
-// Choice is the best split that can be gone to.
+// Choice is a split that can be gone to.
 type Choice struct {
-	Dir  int     // +1 towards prefill, -1 towards decode
-	Gain float64 // work per second more than now
+	By   int     // executors that change: more that prefill, or with a minus more that decode
+	Gain float64 // work per second more than now, or less
 	Cost float64 // worker seconds that the change takes
-	Base float64 // value now, work per second
 }
 
 // longestLook bounds the time that one look stands for.
 const longestLook = 5.0
 
-// Judge says by which rule the best choice is taken or left; only RuleGain takes it.
-// It is called once per look.
-func (s *State) Judge(c *Config, now float64, x Choice) string {
+// Judge takes the splits that can be gone to and the value of the present one, and says which to
+// take, -1 for none, and by which rule; only RuleGain takes one. It is called once per
+// look.
+func (s *State) Judge(c *Config, now, base float64, xs []Choice) (take int, rule string) {
 	dt := min(max(now-s.Seen, 0), longestLook)
 	s.Seen = now
-	if x.Gain <= c.Band*x.Base || x.Dir == 0 {
-		// Regret of the past fades as fast as it came at the band.
-		for i := range s.Regret {
-			s.Regret[i] = max(0, s.Regret[i]-c.Band*x.Base*dt)
+	regret := make(map[int]float64, len(xs)) // those that cannot be gone to any more are forgotten
+	take, rule = -1, RuleBest
+	most := 0.0
+	for i, x := range xs {
+		r := max(0, s.Regret[x.By]+x.Gain*dt)
+		if r > 0 {
+			regret[x.By] = r
 		}
-		if x.Gain <= 0 || x.Dir == 0 {
-			return RuleBest
+		why := s.why(c, now, base, r, x)
+		if rank[why] > rank[rule] {
+			rule = why
 		}
-		return RuleDeadBand
-	}
-	mine, others := side(x.Dir), side(-x.Dir)
-	s.Regret[mine] += x.Gain * dt
-	s.Regret[others] = max(0, s.Regret[others]-x.Gain*dt)
-	since := now - s.At
-	price := x.Cost
-	switch {
-	case s.Dir == 0:
-		price += c.Patience * x.Base
-	case since < c.Settle:
-		return RuleSettle
-	case x.Dir != s.Dir:
-		if since < c.Dwell {
-			return RuleDwell
+		if why == RuleGain && r-x.Cost > most {
+			take, most = i, r-x.Cost
 		}
-		price = 2*x.Cost + c.Patience*x.Base
 	}
-	if s.Regret[mine] < price {
-		return RuleRegret
+	s.Regret = regret
+	if take < 0 && rule == RuleGain {
+		rule = RuleRegret
 	}
-	return RuleGain
+	return take, rule
 }
 
-func side(dir int) int {
-	if dir > 0 {
-		return 0
+// rank orders what can be said of several splits: the rule that was last in the way of
+// the one that came furthest.
+var rank = map[string]int{RuleBest: 0, RuleDeadBand: 1, RuleRegret: 2, RuleSettle: 3, RuleDwell: 4, RuleGain: 5}
+
+func (s *State) why(c *Config, now, base, regret float64, x Choice) string {
+	if x.Gain <= 0 {
+		return RuleBest
 	}
-	return 1
+	if x.Gain <= c.Band*base {
+		return RuleDeadBand
+	}
+	price := x.Cost + c.Patience*base
+	same := s.Dir != 0 && (x.By > 0) == (s.Dir > 0)
+	switch {
+	case s.Dir == 0:
+	case same:
+		price = x.Cost
+	default:
+		price += x.Cost // and back again
+	}
+	switch since := now - s.At; {
+	case regret < price:
+		return RuleRegret
+	case s.Dir != 0 && since < c.Settle:
+		return RuleSettle
+	case s.Dir != 0 && !same && since < c.Dwell:
+		return RuleDwell
+	}
+	return RuleGain
 }
 
 // Changed notes that roles changed in that direction.
@@ -133,5 +150,5 @@ func (s *State) Changed(now float64, dir int) {
 	if s.Dir != 0 && dir != s.Dir {
 		s.Reversed++
 	}
-	s.Dir, s.At, s.Regret = dir, now, [2]float64{}
+	s.Dir, s.At, s.Regret = dir, now, nil
 }

@@ -89,7 +89,7 @@ func (p *Planner) bound(n int) int { return max(1, int(float64(n)*p.cfg.InFlight
 func (v *view) pressed() bool {
 	s := &v.state
 	batch, _ := s.Batch()
-	waits := max(0, s.InPrefill-s.Rate*max(s.TurnWork, s.Model.Launch))
+	waits := max(0, s.InPrefill-s.Rate*s.Model.Alone(s.TurnWork))
 	return v.in.BusyP > 0.5 || waits > 1+0.02*s.InDecode || s.WaitDecode > 0.5 || v.in.KV > 0.5 ||
 		s.InDecode > 0.1*batch*(s.Decode+s.Mixed/2)
 }
@@ -105,12 +105,9 @@ func (p *Planner) choose(v *view) decision {
 	here := s.Value(s.Prefill, s.Decode)
 	d := decision{rule: flip.RuleBest}
 	d.candidates = append(d.candidates, p.candidate(v, s.Prefill, s.Decode, 0, here.Value, 0, here.Why))
-	best := struct {
-		gain, net, cost float64
-		move            []flip.Mover
-		dir, at         int
-	}{at: -1}
-	kept := 0
+	var xs []flip.Choice
+	var moves [][]flip.Mover
+	best, kept := -1, 0
 	for _, dir := range [...]int{1, -1} {
 		from, left := schemas.RoleDecode, v.floorD
 		if dir < 0 {
@@ -127,45 +124,60 @@ func (p *Planner) choose(v *view) decision {
 			pp, dd := s.Prefill+float64(dir)*size, s.Decode-float64(dir)*size
 			o := s.Value(pp, dd)
 			d.candidates = append(d.candidates, p.candidate(v, pp, dd, n, o.Value, cost, o.Why))
-			gain := o.Value - here.Value
-			net := gain*p.cfg.Rules.Horizon - cost
-			if gain > 0 && (best.at < 0 || net > best.net) {
-				best.gain, best.net, best.cost, best.dir, best.move, best.at = gain, net, cost, dir, movers[:n], len(d.candidates)-1
+			xs = append(xs, flip.Choice{By: dir * n, Gain: o.Value - here.Value, Cost: cost})
+			moves = append(moves, movers[:n])
+			if best < 0 || xs[len(xs)-1].Gain > xs[best].Gain {
+				best = len(xs) - 1
 			}
 		}
 	}
-	d.rule = v.o.rules.Judge(&p.cfg.Rules, seconds(v.now), flip.Choice{Dir: best.dir, Gain: best.gain, Cost: best.cost, Base: here.Value})
-	var text string
-	if best.at >= 0 {
-		c := d.candidates[best.at]
-		text = fmt.Sprintf("%d:%d is predicted to do %.2f of work per second, %d:%d now does %.2f", c.Prefill, c.Decode,
-			here.Value+best.gain, d.candidates[0].Prefill, d.candidates[0].Decode, here.Value)
+	take, rule := v.o.rules.Judge(&p.cfg.Rules, seconds(v.now), here.Value, xs)
+	d.rule = rule
+	if take >= 0 {
+		best = take
 	}
 	switch {
-	case d.rule == flip.RuleGain:
-		d.dir = best.dir
-		d.reason = text + "; held back by " + here.Why
-		room := p.bound(len(v.fit)) - v.inFlight
-		for _, m := range best.move[:min(len(best.move), room)] {
-			d.changes = append(d.changes, p.change(v, p.execs[m.ID], roleOf(best.dir), fmt.Sprintf("holds %d turns, the fewest", m.Busy)))
-		}
-	case best.at >= 0:
-		d.reason = text + map[string]string{
-			flip.RuleDeadBand: fmt.Sprintf(", less than %.0f %% more", p.cfg.Rules.Band*100),
-			flip.RuleRegret:   fmt.Sprintf(", but staying has cost only %.1f worker seconds so far", max(v.o.rules.Regret[0], v.o.rules.Regret[1])),
-			flip.RuleSettle:   ", but the last change has not shown its effect",
-			flip.RuleDwell:    ", but the last change was the other way round and too recent",
-		}[d.rule]
+	case best >= 0 && xs[best].Gain > 0:
+		c := d.candidates[best+1]
+		d.reason = fmt.Sprintf("%d:%d is predicted to do %.2f of work per second, %d:%d now does %.2f", c.Prefill, c.Decode,
+			here.Value+xs[best].Gain, d.candidates[0].Prefill, d.candidates[0].Decode, here.Value) + p.heldBack(v, rule, here.Why, v.o.rules.Regret[xs[best].By])
 	case kept > 0:
 		d.rule, d.reason = flip.RulePinned, fmt.Sprintf("%d executors are pinned, set by people, or report nothing; no split of the others is better", kept)
 	default:
 		d.reason = fmt.Sprintf("no split is better than %d:%d, held back by %s", d.candidates[0].Prefill, d.candidates[0].Decode, here.Why)
+	}
+	if take >= 0 {
+		d.dir = 1
+		if xs[take].By < 0 {
+			d.dir = -1
+		}
+		room := p.bound(len(v.fit)) - v.inFlight
+		for _, m := range moves[take][:min(len(moves[take]), room)] {
+			d.changes = append(d.changes, p.change(v, p.execs[m.ID], roleOf(d.dir), fmt.Sprintf("holds %d turns, the fewest", m.Busy)))
+		}
 	}
 	sortCandidates(d.candidates)
 	if len(d.changes) == 0 {
 		return p.absorbing(v, d)
 	}
 	return d
+}
+
+// heldBack is the end of the sentence: why the better split is taken or not.
+func (p *Planner) heldBack(v *view, rule, why string, regret float64) string {
+	switch rule {
+	case flip.RuleGain:
+		return "; held back by " + why
+	case flip.RuleDeadBand:
+		return fmt.Sprintf(", less than %.0f %% more", p.cfg.Rules.Band*100)
+	case flip.RuleRegret:
+		return fmt.Sprintf(", but staying has cost only %.1f worker seconds so far", regret)
+	case flip.RuleSettle:
+		return ", but the last change has not shown its effect"
+	case flip.RuleDwell:
+		return ", but the last change was the other way round and too recent"
+	}
+	return ""
 }
 
 // handOver is what handing over one running turn takes, in worker seconds: a seal, a

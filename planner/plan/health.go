@@ -133,7 +133,9 @@ func (p *Planner) stand(v *view, role schemas.Role) *schemas.RoleChange {
 		if x.target() != other || x.flying() || x.assign != nil && x.assign.Pinned {
 			continue
 		}
-		if best == nil || x.prefills+x.decodes < best.prefills+best.decodes {
+		// Whom people set goes only when there is nobody else.
+		kept := x.hold > v.now
+		if best == nil || (best.hold > v.now) && !kept || kept == (best.hold > v.now) && x.prefills+x.decodes < best.prefills+best.decodes {
 			best = x
 		}
 	}

@@ -82,12 +82,26 @@ func (p *Planner) report(now schemas.Time, m *schemas.Report) {
 	// The first steps of a process are slow: it loads, captures and compiles. They do not say what
 	// work costs.
 	if r.seen > warmReports {
-		o.meas.Add(w, o.load.attentionPerToken(), o.load.context(), o.load.waitP.Mean > float64(o.prefills))
+		o.meas.Add(w, o.load.attentionPerToken(), o.load.context(), o.full())
 	}
 	o.flips.note(r, m)
 }
 
 const warmReports = 5
+
+// fullWait: when turns wait for prefill so many times longer than they take alone, its
+// steps are full.
+const fullWait = 3
+
+// full reports whether prefill steps of the pool are full.
+func (o *pool) full() bool {
+	l := &o.load
+	work := 0.0
+	if l.rTurns.Fast > 0 {
+		work = o.meas.Given.Prefill(l.rTurns.Fast, l.rUncached.Fast, l.rAttention.Fast) / l.rTurns.Fast
+	}
+	return l.waitP.Mean > 1 && l.waitP.Mean > fullWait*l.rTurns.Fast*o.meas.Given.Alone(work)
+}
 
 // came puts a total's step into dst.
 func came(t *demand.Total, v float64, dst *float64) (ok bool) {

@@ -80,8 +80,6 @@ type pool struct {
 	rules flip.State
 	flips costs
 
-	prefills int // executors that prefill, at the last decision
-
 	newest schemas.Time // when an executor was first heard last
 	rule   string
 	shown  schemas.Time // last published decision

@@ -64,19 +64,18 @@ type snapReport struct {
 }
 
 type snapPool struct {
-	Name     string
-	Load     snapLoad
-	Meas     demand.Measured
-	Rules    flip.State
-	Flips    costs
-	Prefills int
-	Newest   schemas.Time
-	Rule     string
-	Shown    schemas.Time
-	Advice   float64
-	AdvDir   int
-	Absorb   schemas.SizeClass
-	AbsAt    schemas.Time
+	Name   string
+	Load   snapLoad
+	Meas   demand.Measured
+	Rules  flip.State
+	Flips  costs
+	Newest schemas.Time
+	Rule   string
+	Shown  schemas.Time
+	Advice float64
+	AdvDir int
+	Absorb schemas.SizeClass
+	AbsAt  schemas.Time
 }
 
 type snapLoad struct {
@@ -126,7 +125,7 @@ func (p *Planner) Snapshot(dst []byte) ([]byte, error) {
 	for _, name := range p.names {
 		o := p.pools[name]
 		e := snapPool{
-			Name: o.name, Meas: o.meas, Rules: o.rules, Flips: o.flips, Prefills: o.prefills, Newest: o.newest, Rule: o.rule, Shown: o.shown, Advice: o.advice,
+			Name: o.name, Meas: o.meas, Rules: o.rules, Flips: o.flips, Newest: o.newest, Rule: o.rule, Shown: o.shown, Advice: o.advice,
 			AdvDir: o.advDir, Absorb: o.absorb, AbsAt: o.absAt, Load: snapLoad{At: o.load.at, Now: o.load.now, Seen: o.load.seen},
 		}
 		for i, t := range o.load.totals() {
@@ -161,6 +160,9 @@ func (p *Planner) Restore(b []byte) error {
 		return nil
 	}
 	q := New(p.cfg)
+	if s.ModeSeq == 0 {
+		s.Mode = q.cfg.Mode // nobody ever set one: it is this process's own
+	}
 	q.mode, q.modeSeq, q.plans, q.started, q.busBack, q.busGone = s.Mode, s.ModeSeq, s.Plans, s.Started, s.BusBack, s.BusGone
 	q.tickAt, q.router, q.loadAt, q.loadNS, q.counts = s.TickAt, s.Router, s.LoadAt, s.LoadNS, s.Counts
 	for i := range s.Execs {
@@ -186,7 +188,7 @@ func (p *Planner) Restore(b []byte) error {
 			return fmt.Errorf("planner snapshot: pool %q is one too many", e.Name)
 		}
 		given := o.meas.Given
-		o.meas, o.rules, o.flips, o.prefills, o.newest, o.rule, o.shown = e.Meas, e.Rules, e.Flips, e.Prefills, e.Newest, e.Rule, e.Shown
+		o.meas, o.rules, o.flips, o.newest, o.rule, o.shown = e.Meas, e.Rules, e.Flips, e.Newest, e.Rule, e.Shown
 		o.meas.Given = given
 		o.advice, o.advDir, o.absorb, o.absAt = e.Advice, e.AdvDir, e.Absorb, e.AbsAt
 		o.load.at, o.load.now, o.load.seen = e.Load.At, e.Load.Now, e.Load.Seen

@@ -114,7 +114,6 @@ func (p *Planner) sum(v *view) {
 	}
 	s.WaitWork = s.Model.Prefill(s.InPrefill, l.waitTokens.Mean, l.waitTokens.Mean*l.attentionPerToken())
 
-	o.prefills = max(1, v.floorP)
 	in := &v.in
 	in.Executors = len(v.fit)
 	in.Prefill, in.Decode, in.Mixed = s.Prefill, s.Decode, s.Mixed

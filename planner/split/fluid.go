@@ -59,7 +59,7 @@ func (s *State) loop(p, d, horizon float64) (out Outcome) {
 		f.pre += back
 		stay := s.alone()
 		if load > 0 && !math.IsInf(most, 1) {
-			stay += wait(p, load, s.alone())
+			stay += wait(p*max(s.Model.Lanes, 1), load, s.alone())
 		}
 		x := min(most*dt, f.pre*(1-math.Exp(-dt/max(stay, 1e-3))))
 		if x >= most*dt*0.98 {
@@ -94,7 +94,7 @@ func (s *State) loop(p, d, horizon float64) (out Outcome) {
 		}
 		if n > 0 && d > 0 {
 			b := max(n/d, min(1, n))
-			speed := al / s.Model.StepTime(b, b*s.Context) // tokens per second and turn
+			speed := al / max(s.Model.StepTime(b, b*s.Context), 1e-6) // tokens per second and turn
 			for i, mean := range [2]float64{s.Mix.Short, s.Mix.Longer} {
 				tokens += f.run[i] * speed * dt
 				if mean > 0 {

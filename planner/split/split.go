@@ -76,7 +76,7 @@ func (s *State) Demand() (prefill, decode float64) {
 }
 
 // alone is what prefill takes without waiting.
-func (s *State) alone() float64 { return max(s.TurnWork, s.Model.Launch) }
+func (s *State) alone() float64 { return s.Model.Alone(s.TurnWork) }
 
 // Horizon is how many seconds ahead a split is valued. Beyond that the work that flows
 // by is another one, or the planner has looked again.
