@@ -33,6 +33,7 @@ type agents struct {
 	client *turns.Client
 	tenant string
 	seed   uint64
+	long   int  // tokens of a long answer
 	wait   bool // as for tools
 
 	mu      sync.Mutex
@@ -47,7 +48,7 @@ func (a *agents) run(ctx context.Context, n int, stop <-chan struct{}) {
 	for i := range n {
 		wg.Go(func() {
 			for k := 0; ctx.Err() == nil && !closed(stop); k++ {
-				a.session(ctx, fmt.Sprintf("a%d-%d", i, k), session(a.seed, i, k), stop)
+				a.session(ctx, fmt.Sprintf("a%d-%d", i, k), session(a.seed, i, k, a.long), stop)
 			}
 		})
 	}

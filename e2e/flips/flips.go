@@ -19,6 +19,7 @@ type Options struct {
 	Seed   uint64
 	Flips  int
 	Agents int           // concurrent, 8 by default
+	Long   int           // tokens of a long answer, 1,000 by default
 	Gap    time.Duration // between two changes, 400 ms by default
 	Args   []string      // further flags of `weir up`
 	Log    func(format string, args ...any)
@@ -60,6 +61,9 @@ func (o *Options) defaults() {
 	if o.Agents == 0 {
 		o.Agents = 8
 	}
+	if o.Long == 0 {
+		o.Long = 1000
+	}
 	if o.Gap == 0 {
 		o.Gap = 400 * time.Millisecond
 	}
@@ -96,7 +100,7 @@ func Run(ctx context.Context, o Options) (f *Figures, err error) {
 	}
 	defer func() { err = errors.Join(err, b.watch.close()) }()
 	f = &Figures{}
-	hot := &agents{client: b.client, tenant: "flips", seed: o.Seed, wait: true}
+	hot := &agents{client: b.client, tenant: "flips", seed: o.Seed, long: o.Long, wait: true}
 	if err := f.under(ctx, &o, hot, b.watch, func() error { return f.change(ctx, &o, b.changer) }); err != nil {
 		return f, fmt.Errorf("%w\n%s", err, s.Logs(15))
 	}

@@ -71,7 +71,7 @@ func RunKills(ctx context.Context, o Options, n Faults) (f *Figures, err error) 
 	k := &killer{o: &o, stack: s, nats: cluster, ch: b.changer, w: b.watch}
 	k.planner = newPlanner(s, cluster.URL)
 	defer k.planner.stop()
-	hot := &agents{client: b.client, tenant: "kills", seed: o.Seed + 1, wait: true}
+	hot := &agents{client: b.client, tenant: "kills", seed: o.Seed + 1, long: o.Long, wait: true}
 	k.agents = hot
 	f = &Figures{}
 	err = f.under(ctx, &o, hot, b.watch, func() error { return k.all(ctx, f, n) })

@@ -16,17 +16,16 @@ type step struct {
 	wait  time.Duration
 }
 
-// The shape of the load. A quarter of the answers is long: they are what is in flight
-// when roles change.
+// The shape of the load. A quarter of the answers is long, Options.Long: they are what is
+// in flight when roles change.
 const (
-	longOut    = 1000
 	maxContext = 6000 // tokens; a session ends before
 	maxSteps   = 6    // turns of a session
 )
 
 // session draws the turns of one agent's n-th session. Every second agent starts with
 // a short context, the others with that of a coding agent in small.
-func session(seed uint64, agent, n int) []step {
+func session(seed uint64, agent, n, long int) []step {
 	r := rand.New(rand.NewPCG(seed, uint64(agent)<<32|uint64(n)))
 	var steps []step
 	total := 0
@@ -41,9 +40,9 @@ func session(seed uint64, agent, n int) []step {
 		}
 		switch k := r.IntN(20); {
 		case k < 5:
-			s.out = longOut
+			s.out = long
 		case k < 9:
-			s.out = 200 + r.IntN(200)
+			s.out = long/5 + r.IntN(long/5)
 		default:
 			s.out = 20 + r.IntN(100)
 		}
