@@ -3,7 +3,11 @@ package agree
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/weir-dev/weir/e2e/scenarios"
 )
@@ -30,6 +34,55 @@ type Outcome struct {
 	Real      *Played `json:"live_run"`
 }
 
+// both plays one policy both ways, at the speed asked for or the highest that this
+// machine's bus allows.
+func (o *Options) both(ctx context.Context, set *scenarios.Set, policy Policy) (v, l *Played, err error) {
+	record := ""
+	if o.Record != "" {
+		record = filepath.Join(o.Record, string(policy))
+	}
+	for range speeds {
+		var agents []*session
+		if v, agents, err = virtual(ctx, set, o.Model, o.Size, o.Speed, policy); err != nil {
+			return nil, nil, fmt.Errorf("agree: %s, simulated: %w", policy, err)
+		}
+		l, err = live(ctx, set, o.Model, o.Size, o.Speed, policy, agents, record)
+		if err == nil {
+			return v, l, nil
+		}
+		most := allowed(err.Error())
+		if most == 0 || most >= o.Speed {
+			break
+		}
+		o.Speed = max(1, math.Floor(10*speedMargin*most)/10)
+	}
+	return nil, nil, fmt.Errorf("agree: %s, live: %w", policy, err)
+}
+
+const (
+	// speeds bounds how often a lower speed is tried.
+	speeds = 4
+	// speedMargin is what is taken of the speed that a refusal allows: the bus is not
+	// equally fast at every start.
+	speedMargin = 0.8
+)
+
+// refusal is how a stack says which speed it would allow.
+var refusal = regexp.MustCompile(`At most --speed ([0-9.]+)`)
+
+// allowed is the speed that a refusal allows, 0 when it is none.
+func allowed(text string) float64 {
+	m := refusal.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	v, err := strconv.ParseFloat(strings.TrimSuffix(m[1], "."), 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
 // Run plays both policies both ways.
 func Run(ctx context.Context, o Options, emit func(*Outcome)) (out []*Outcome, err error) {
 	set, err := scenarios.Find(".")
@@ -43,17 +96,9 @@ func Run(ctx context.Context, o Options, emit func(*Outcome)) (out []*Outcome, e
 		o.ToleranceS = 10
 	}
 	for _, policy := range [...]Policy{Weir, Static} {
-		v, agents, err := virtual(ctx, set, o.Model, o.Size, o.Speed, policy)
+		v, l, err := o.both(ctx, set, policy)
 		if err != nil {
-			return out, fmt.Errorf("agree: %s, simulated: %w", policy, err)
-		}
-		record := ""
-		if o.Record != "" {
-			record = filepath.Join(o.Record, string(policy))
-		}
-		l, err := live(ctx, set, o.Model, o.Size, o.Speed, policy, agents, record)
-		if err != nil {
-			return out, fmt.Errorf("agree: %s, live: %w", policy, err)
+			return out, err
 		}
 		one := &Outcome{Policy: policy, Model: o.Model, Speed: o.Speed, Agreement: Compare(v.Changes, l.Changes, o.ToleranceS), Simulated: v, Real: l}
 		one.SplitShare = splitShare(v.Changes, l.Changes, max(v.MakespanS, l.MakespanS))

@@ -80,3 +80,13 @@ func TestGate(t *testing.T) {
 		}
 	}
 }
+
+func TestAllowed(t *testing.T) {
+	text := "--speed 8 is too much here: a publish takes 1ms; it must stay below 2 %. At most --speed 2.31, or 1"
+	if got := allowed(text); got != 2.31 {
+		t.Errorf("%g, want 2.31", got)
+	}
+	if got := allowed("no such model"); got != 0 {
+		t.Errorf("%g, want 0", got)
+	}
+}

@@ -36,12 +36,13 @@ type Played struct {
 
 // virtual simulates the scaled shift and returns the agents beside the figures.
 func virtual(ctx context.Context, set *scenarios.Set, model string, size Size, speed float64, policy Policy) (*Played, []*session, error) {
-	// Faster devices are a calibration whose times are divided.
-	cal, err := sim.LoadCalibration(filepath.Join(set.Dir, "calib"), model, 1)
+	// Faster devices are a calibration whose times are divided. Both sides take the
+	// derate of the file.
+	cal, err := sim.LoadCalibration(filepath.Join(set.Dir, "calib"), model, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	cal.Derate = speed
+	cal.Derate *= speed
 	sc := scale(set.Scenarios[scenarios.Shift], size, speed)
 	out := &Played{}
 	var records []sim.TurnRecord
