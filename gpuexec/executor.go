@@ -121,6 +121,7 @@ type job struct {
 	begun   schemas.Time // first engine operation
 	first   schemas.Time // first token computed
 	resumed schemas.Time // first token that no earlier attempt delivered
+	joins   bool         // it has begun elsewhere and takes part from the next step on
 	filled  schemas.Time // the prompt's blocks are complete, where a decode job computed some
 	ended   schemas.Time // last token computed
 	miss    *schemas.Miss

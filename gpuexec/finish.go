@@ -121,7 +121,7 @@ func (e *Executor) opened(_ schemas.Time, j *job, d *schemas.OpenDone, out []sch
 	default:
 		j.phase = phaseDecoding
 		if d.Started && j.FirstNS > 0 {
-			j.first = schemas.Time(j.FirstNS) // elsewhere: it joins the rows that run
+			j.first, j.joins = schemas.Time(j.FirstNS), true // elsewhere: it joins the rows that run
 		}
 	}
 	return out

@@ -271,15 +271,14 @@ func (s *survey) decodeRows(freshLast, together bool) []*job {
 
 func (e *Executor) decode(now schemas.Time, rows []*job, mixed bool, out []schemas.Msg) []schemas.Msg {
 	op := &schemas.DecodeOp{MaxSteps: e.cfg.FrameTokens, MaxNS: e.cfg.FrameNS, Seqs: make([]int32, len(rows))}
+	joins := false // a reader waits for a token of this attempt
 	for i, j := range rows {
 		op.Seqs[i] = j.seq
-		if j.begun == 0 {
-			j.begun = now
-		}
+		joins, j.joins = joins || j.joins, false
 	}
 	fresh := rows[len(rows)-1].first == 0 // they stand behind those that run
 	switch long := e.cfg.Limits.Interrupt; {
-	case long && fresh:
+	case long && (fresh || joins):
 		op.MaxSteps, op.MaxNS = 1, e.cfg.RunNS // the first tokens leave at once
 	case long && mixed:
 		op.MaxSteps, op.MaxNS = e.cfg.MixSteps, e.cfg.RunNS

@@ -241,7 +241,11 @@ func (d *Device) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	}
 	have = min(have, most)
 	s.have = min(have, s.prompt)
-	if have > s.prompt { // the tail and some delivered tokens are in place
+	switch {
+	case known > 0 && have == most && op.Stage == schemas.StageDecode:
+		// It was handed over: what fills no block came too.
+		s.started, s.base, s.out = true, known, known
+	case have > s.prompt: // the tail and some delivered tokens are in place
 		s.started, s.base = true, have*blockTokens-r.Prompt.N+1
 		s.out = s.base
 	}
@@ -255,7 +259,9 @@ func (d *Device) open(op *schemas.OpenOp) (*schemas.OpenDone, error) {
 	}
 	d.shares(s)
 	d.seqs[op.Seq] = s
-	return &schemas.OpenDone{Cached: min(have*blockTokens, r.Prompt.N), Missing: s.prompt - s.have}, nil
+	return &schemas.OpenDone{
+		Cached: min(have*blockTokens, r.Prompt.N), Missing: s.prompt - s.have, Started: s.started && s.out == s.delivered,
+	}, nil
 }
 
 // shares notes that a sequence holds its shared prefix.

@@ -2,6 +2,7 @@ package simgpu_test
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -20,6 +21,7 @@ type cell struct {
 	out     []schemas.Msg
 	report  *schemas.Report
 	hb      *schemas.Heartbeat
+	frames  map[string]*schemas.Frame // the first since it was set to nil, by turn
 	decodes int
 	most    int // rows of one decode
 	tick    schemas.Time
@@ -81,6 +83,14 @@ func (c *cell) took(m *schemas.Msg) {
 			if r.Job == m.Done.Job {
 				c.dones[turn] = string(m.Done.Outcome) + " " + m.Done.Reason
 			}
+		}
+	case schemas.KindFrame:
+		if c.frames == nil {
+			c.frames = map[string]*schemas.Frame{}
+		}
+		turn := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+		if c.frames[turn] == nil {
+			c.frames[turn] = m.Frame
 		}
 	case schemas.KindReport:
 		c.report = m.Report
@@ -229,6 +239,28 @@ func TestFlip(t *testing.T) {
 			t.Errorf("%s: %q, %d blocks sealed", id, c.dones[id], c.mem.have[id])
 		}
 	}
+}
+
+// TestMoves: a turn that was handed over goes on where it was, in the next step, beside
+// the rows that run here: its reader waits for less than two steps and the import.
+func TestMoves(t *testing.T) {
+	c := newCell(t, 8, 1<<22, nil)
+	c.delivered = 500
+	c.assign(1, schemas.Assignment{Role: schemas.RoleDecode})
+	c.rig.out["a"], c.rig.out["b"] = 30_000, 1000
+	c.job(schemas.StageDecode, turn("sa", "a", 1000, 30_000, 0), 1)
+	c.clock.runUntil(c.clock.now + 5000*ms)
+	x := turn("sb", "b", 1000, 2000, 0)
+	c.mem.have["b"] = (1000 + 500 - 1) / 64
+	c.ready["b"] = x
+	at := c.clock.now
+	c.frames = nil
+	c.step(schemas.Msg{Kind: schemas.KindJob, Job: &schemas.Job{Stage: schemas.StageDecode, Attempt: 2, Ready: x, FirstNS: 1}})
+	c.until("a frame", func() bool { return c.frames["b"] != nil })
+	if f := c.frames["b"]; f.First != 500 || len(f.Tokens) < 2 || c.clock.now-at > 60*ms {
+		t.Errorf("after %d ms %d tokens from %d on", (c.clock.now-at)/ms, len(f.Tokens), f.First)
+	}
+	c.until("the result", func() bool { return len(c.results) == 1 })
 }
 
 // TestMixed: an executor with both roles goes on decoding while prompts are computed.

@@ -146,6 +146,8 @@ type rig struct {
 	d     *simgpu.Device
 	out   map[string]int // true length of answers, by turn; 10 by default
 	id    uint64
+
+	delivered int // tokens that second attempts are told of
 }
 
 func newRig(t testing.TB, cal *calib.Calibration, slots int, change func(*simgpu.Config)) *rig {
@@ -158,6 +160,9 @@ func newRig(t testing.TB, cal *calib.Calibration, slots int, change func(*simgpu
 				return n
 			}
 			return 10
+		},
+		Delivered: func(*schemas.DeliveredOp) schemas.DeliveredDone {
+			return schemas.DeliveredDone{Tokens: zeros[:r.delivered]}
 		},
 	}
 	if change != nil {
