@@ -20,11 +20,11 @@ type publish struct {
 	giveUp  schemas.Time
 }
 
-func (v *service) publish(m *streams.Encoded, c *streams.Chain[ackRef]) {
+func (v *service) publish(m *schemas.Msg, body []byte, c *streams.Chain[ackRef]) {
 	v.pubs++
 	v.snap.open++
 	p := &publish{
-		v: v, life: v.life, p: v.packet(m), confirm: m.Confirm, dead: m.Kind == schemas.KindDead, chain: c,
+		v: v, life: v.life, p: packetOf(m, body), confirm: m.Confirm, dead: m.Kind == schemas.KindDead, chain: c,
 		gen: v.snap.gen, giveUp: v.s.now + retryFor,
 	}
 	if p.p.expectSet && p.p.id == "" {
@@ -41,6 +41,10 @@ func (v *service) send(p *publish) {
 	s.at(s.arrival(v.link, p.p.subject), prioBus, func() {
 		q := *p.p
 		ans := s.take(&q)
+		if ans.text == "" && !p.confirm && s.o.Net.LoseAck == 0 && v.life == p.life && v.cfg.SnapshotEvery == 0 && !p.chain.Waits() {
+			v.settle(p, ans, false) // nobody waits to hear of it
+			return
+		}
 		back := s.arrival(v.link, "acks")
 		lost := v.link.rnd.hit(s.o.Net.LoseAck)
 		if lost {

@@ -215,9 +215,7 @@ func (v *service) handle(in *input, p *packet, seq uint64, at schemas.Time, agai
 
 func (s *Sim) decode(p *packet) (schemas.Msg, error) {
 	if p.body == nil {
-		m := p.shared // less what belongs to the publish alone
-		m.Subject, m.ID, m.ExpectSet, m.ExpectSeq, m.Confirm, m.Core, m.Trace = p.subject, "", false, 0, false, false, schemas.Trace{}
-		return m, nil
+		return p.message(), nil
 	}
 	m, err := schemas.DecodeMsg(p.subject, p.body)
 	m.Subject = p.subject
@@ -247,63 +245,65 @@ type ackRef struct {
 	seq uint64
 }
 
-// apply carries out the outputs of a step in their order, like jsrun.
+// apply carries out the outputs of a step in their order, like jsrun. With ShareBodies
+// nothing is encoded, and subjects are not checked.
 func (v *service) apply(in *schemas.Msg, outs []schemas.Msg) {
-	s := v.s
-	v.encoded = v.encode(in, outs)
 	head := streams.NewChain[ackRef]()
 	cur := head
+	if v.s.o.ShareBodies {
+		for i := range outs {
+			m := &outs[i]
+			if v.cfg.OnOut != nil && streams.IsBus(m.Kind) {
+				v.cfg.OnOut(in, m)
+			}
+			cur = v.carry(m, nil, nil, cur)
+		}
+		head.Advance(v.settleInput)
+		return
+	}
+	v.encoded = streams.EncodeStep(v.encoded[:0], v.s.now, in, outs, v.cfg.OnOut, v.cfg.OnBad)
 	for i := range v.encoded {
 		m := &v.encoded[i]
-		switch {
-		case m.Kind == schemas.KindAck:
-			root, _, _ := strings.Cut(m.Subject, ".")
-			if to := v.byRoot[schemas.Root(root)]; to != nil {
-				cur.Ack(ackRef{to, m.Seq})
-			}
-		case m.Kind == schemas.KindOp:
-			switch {
-			case m.Op == nil:
-			case v.cfg.LocalAsync != nil:
-				v.start(m.Op)
-			case v.cfg.Local != nil:
-				v.local(m.Op)
-			}
-		case m.Err != nil:
-			if m.Confirm {
-				v.post(s.now, schemas.Msg{Kind: schemas.KindPublished, Subject: m.Subject, ID: m.ID, Err: m.Err.Error()})
-			}
-		case !streams.IsBus(m.Kind): // kinds that only come in
-		case m.Core:
-			s.sendCore(v.link, v.packet(m))
-		default:
-			cur = cur.Publish()
-			v.publish(m, cur)
-		}
+		cur = v.carry(&m.Msg, m.Body, m.Err, cur)
 	}
 	head.Advance(v.settleInput)
 	clear(v.encoded)
 }
 
-// encode encodes the outputs; with ShareBodies only their subjects are checked.
-func (v *service) encode(in *schemas.Msg, outs []schemas.Msg) []streams.Encoded {
-	if !v.s.o.ShareBodies {
-		return streams.EncodeStep(v.encoded[:0], v.s.now, in, outs, v.cfg.OnOut, v.cfg.OnBad)
-	}
-	dst := v.encoded[:0]
-	for i := range outs {
-		if v.cfg.OnOut != nil && streams.IsBus(outs[i].Kind) {
-			v.cfg.OnOut(in, &outs[i])
+// carry carries out one output and returns the chain for the next one.
+func (v *service) carry(m *schemas.Msg, body []byte, err error, cur *streams.Chain[ackRef]) *streams.Chain[ackRef] {
+	switch {
+	case m.Kind == schemas.KindAck:
+		root, _, _ := strings.Cut(m.Subject, ".")
+		if to := v.byRoot[schemas.Root(root)]; to != nil {
+			cur.Ack(ackRef{to, m.Seq})
 		}
-		dst = append(dst, streams.Encoded{Msg: outs[i]})
+	case m.Kind == schemas.KindOp:
+		switch {
+		case m.Op == nil:
+		case v.cfg.LocalAsync != nil:
+			v.start(m.Op)
+		case v.cfg.Local != nil:
+			v.local(m.Op)
+		}
+	case err != nil:
+		if m.Confirm {
+			v.post(v.s.now, schemas.Msg{Kind: schemas.KindPublished, Subject: m.Subject, ID: m.ID, Err: err.Error()})
+		}
+	case !streams.IsBus(m.Kind): // kinds that only come in
+	case m.Core:
+		v.s.sendCore(v.link, packetOf(m, body))
+	default:
+		cur = cur.Publish()
+		v.publish(m, body, cur)
 	}
-	return dst
+	return cur
 }
 
-func (v *service) packet(m *streams.Encoded) *packet {
-	p := &packet{subject: m.Subject, id: m.ID, expectSet: m.ExpectSet, expect: m.ExpectSeq, body: m.Body, trace: m.Trace}
-	if m.Body == nil {
-		p.shared = m.Msg
+func packetOf(m *schemas.Msg, body []byte) *packet {
+	p := &packet{subject: m.Subject, id: m.ID, expectSet: m.ExpectSet, expect: m.ExpectSeq, body: body, trace: m.Trace}
+	if body == nil {
+		p.shared, p.kind = m.Body(), m.Kind
 	}
 	return p
 }

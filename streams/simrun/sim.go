@@ -160,7 +160,7 @@ func (s *Sim) Publish(subject, id string, body []byte) (seq uint64, err error) {
 func (s *Sim) PublishMsg(m *schemas.Msg) (seq uint64, err error) {
 	p := &packet{subject: m.Subject, id: m.ID, expectSet: m.ExpectSet, expect: m.ExpectSeq, trace: m.Trace}
 	if s.o.ShareBodies {
-		p.shared = *m
+		p.shared, p.kind = m.Body(), m.Kind
 	} else if p.body, err = schemas.Encode(m.Body()); err != nil {
 		return 0, err
 	}
@@ -172,7 +172,7 @@ func (s *Sim) PublishMsg(m *schemas.Msg) (seq uint64, err error) {
 func (s *Sim) PublishCoreMsg(m *schemas.Msg) error {
 	p := &packet{subject: m.Subject, trace: m.Trace}
 	if s.o.ShareBodies {
-		p.shared = *m
+		p.shared, p.kind = m.Body(), m.Kind
 	} else {
 		var err error
 		if p.body, err = schemas.Encode(m.Body()); err != nil {

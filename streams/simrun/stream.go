@@ -14,7 +14,8 @@ type packet struct {
 	expectSet bool
 	expect    uint64
 	body      []byte
-	shared    schemas.Msg // instead of body with ShareBodies
+	shared    schemas.Message // instead of body with ShareBodies
+	kind      schemas.Kind    // of shared
 	trace     schemas.Trace
 }
 
@@ -143,6 +144,9 @@ func (st *stream) append(p *packet, now schemas.Time) *stored {
 	st.msgs = append(st.msgs, m)
 	st.bytes += m.size()
 	st.count++
+	if !st.tracks() {
+		return st.remember(m, now)
+	}
 	sub := st.last[m.subject]
 	if sub == nil {
 		sub = &subjectState{}
@@ -154,12 +158,21 @@ func (st *stream) append(p *packet, now schemas.Time) *stored {
 			st.remove(sub.seqs[0])
 		}
 	}
+	return st.remember(m, now)
+}
+
+// remember keeps a message's id for the window in which it may come again.
+func (st *stream) remember(m *stored, now schemas.Time) *stored {
 	if m.id != "" && st.cfg.Duplicates > 0 {
 		st.ids[m.id] = m.seq
 		st.idLog = append(st.idLog, idTime{m.id, now})
 	}
 	return m
 }
+
+// tracks tells whether the messages of each subject are listed. Where a subject hardly
+// ever has two, such as one per job, a list each would cost more than it saves.
+func (st *stream) tracks() bool { return st.cfg.MaxMsgsPerSubject > 0 }
 
 // makeRoom applies the size limits; false means that the packet is refused.
 func (st *stream) makeRoom(p *packet) bool {
@@ -206,6 +219,14 @@ func (st *stream) get(seq uint64) *stored {
 }
 
 func (st *stream) lastSeq(subject string) uint64 {
+	if !st.tracks() {
+		for i := len(st.msgs) - 1; i >= 0; i-- {
+			if m := st.msgs[i]; m != nil && m.subject == subject {
+				return m.seq
+			}
+		}
+		return 0
+	}
 	if sub := st.last[subject]; sub != nil && len(sub.seqs) > 0 {
 		return sub.seqs[len(sub.seqs)-1]
 	}
