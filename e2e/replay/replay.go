@@ -17,7 +17,8 @@ import (
 	"github.com/weir-dev/weir/services/record"
 )
 
-// Options of a run. The zero value takes 10 s on the null engine.
+// Options of a run. The zero value takes 26 s on the null engine: the planner's state is
+// saved every 10 s, so its second life begins with one.
 type Options struct {
 	For  time.Duration
 	Args []string // further flags of `weir up`
@@ -37,7 +38,7 @@ type Figures struct {
 // Run records and replays.
 func Run(ctx context.Context, o Options) (_ *Figures, err error) {
 	if o.For <= 0 {
-		o.For = 10 * time.Second
+		o.For = 26 * time.Second
 	}
 	dir, err := os.MkdirTemp("", "weir-record-")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 func TestReplay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	f, err := Run(ctx, Options{For: 26 * time.Second, Kill: true})
+	f, err := Run(ctx, Options{Kill: true})
 	if err != nil {
 		t.Fatal(err)
 	}
