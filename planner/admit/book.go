@@ -2,6 +2,7 @@ package admit
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/weir-dev/weir/schemas"
@@ -73,6 +74,11 @@ type Book struct {
 	refused  map[Key]schemas.Time // that were told to come back, and when they first came
 	tokens   int
 	forecast forecast
+
+	// How often sessions that waited were admitted lately: seconds in which some waited,
+	// and how many were admitted in them, both fading.
+	waited, let float64
+	at          schemas.Time // until when that is counted; 0 when none waits
 }
 
 // New makes an empty book.
@@ -250,14 +256,35 @@ func (b *Book) Refuse(k Key, came schemas.Time) {
 	}
 }
 
+// Progress notes how many sessions that waited were admitted since the last call, and
+// how many wait. It is to be called several times a second while some wait.
+func (b *Book) Progress(now schemas.Time, admitted, waiting int) {
+	if s := float64(now-b.at) / 1e9; b.at > 0 && s >= 0 && s < 5 { // otherwise nobody called for a while
+
+		keep := math.Exp(-s / progressS)
+		b.waited, b.let = b.waited*keep+s, b.let*keep+float64(admitted)
+	}
+	b.at = now
+	if waiting == 0 {
+		b.at = 0
+	}
+}
+
+// progressS is the time in seconds over which progress is counted.
+const progressS = 60
+
 // Wait is how long a session is expected to wait that has so many in front of it, in
-// nanoseconds, from how often sessions ended lately; 0 while that is not known.
+// nanoseconds: from how often such sessions were admitted lately, or, before any was, how
+// often sessions ended; 0 while neither is known.
 func (b *Book) Wait(now schemas.Time, ahead int) int64 {
 	every := b.forecast.every(now)
+	if b.let > 0.1 {
+		every = b.waited / b.let
+	}
 	if every <= 0 {
 		return 0
 	}
-	return int64(every * 1e9 * float64(ahead+1))
+	return int64(min(every*float64(ahead+1), 1e6) * 1e9)
 }
 
 // Returning is how many refused sessions first came before that time and may come back.

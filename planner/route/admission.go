@@ -54,17 +54,21 @@ func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schema
 // have waited for as long as they may.
 func (r *Router) admitHeld(now schemas.Time, p *pool, out []schemas.Msg) []schemas.Msg {
 	capacity, room := p.capacity(), r.gate(now, p)
+	admitted := 0
+	p.full = false
 	for t := p.held.first(); t != nil && room > 0; t = p.held.first() {
 		r.look(now, t)
-		if !p.book.Admit(now, contextOf(t), capacity) {
+		if p.full = !p.book.Admit(now, contextOf(t), capacity); p.full {
 			break
 		}
+		admitted++
 		p.held.remove(t)
 		t.held, t.begun = false, true
 		p.book.Begin(now, contextOf(t))
 		r.enqueue(now, t)
 		room -= t.expect
 	}
+	p.book.Progress(now, admitted, len(p.held.ts))
 	var late []*turn
 	for _, t := range p.held.ts {
 		if int64(now-t.since) > p.book.WaitMax() {
@@ -99,7 +103,7 @@ func (r *Router) refuse(now schemas.Time, t *turn, out []schemas.Msg) []schemas.
 	retry = min(max(retry, retryMinNS), retryMaxNS)
 	n, tokens := b.Sessions()
 	b.Refuse(keyOf(t), t.came)
-	t.in.totals.refused++
+	t.in.totals.refuse(t)
 	return r.fail(now, t, &schemas.Failure{
 		Code: schemas.CodeBusy, RetryNS: retry,
 		Message: fmt.Sprintf("%d sessions with contexts of %d tokens are served, and there is no room for another one; it is expected in %d s", n, tokens, (retry+999_999_999)/1_000_000_000),

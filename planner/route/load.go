@@ -14,9 +14,11 @@ type totals struct {
 	context, squares        float64
 	absorbed, refused       uint64
 
-	// over is how many tokens too many were counted of turns of which the tier held
-	// more than was known; the next turns pay them back, because totals only grow.
+	// over is how many tokens too many were counted of turns of which memory held
+	// more than was known, or that were refused; the next turns pay them back, because totals only grow.
 	over int
+	// back and backPrompt are the same of turns that were refused.
+	back, backPrompt int
 }
 
 // arrived counts a turn that became ready, with what is to be computed as far as the
@@ -30,9 +32,27 @@ func (r *Router) arrived(now schemas.Time, t *turn) {
 	}
 	c := &t.in.totals
 	t.counted = t.expect
-	c.turns++
-	c.prompt += uint64(t.ready.Prompt.N)
+	if c.back > 0 {
+		c.back--
+	} else {
+		c.turns++
+	}
+	pay := min(c.backPrompt, t.ready.Prompt.N)
+	c.backPrompt -= pay
+	c.prompt += uint64(t.ready.Prompt.N - pay)
 	c.compute(t.ready.Prompt.N, t.expect)
+}
+
+// refuse takes out a turn that was refused and will come again: totals only grow, so the
+// next ones pay.
+func (c *totals) refuse(t *turn) {
+	c.refused++
+	c.over += t.counted
+	if t.counted > 0 {
+		c.back++
+		c.backPrompt += t.ready.Prompt.N
+	}
+	t.counted = 0
 }
 
 // compute adds tokens to be computed of a prompt of n tokens.
@@ -145,6 +165,10 @@ func (p *pool) load(now schemas.Time, l *schemas.PoolLoad) {
 	}
 	l.Held = len(p.held.ts)
 	for _, t := range p.held.ts {
+		if !p.full { // more that prefill would help
+			l.WaitPrefill++
+			l.WaitTokens += t.expect
+		}
 		l.OldestNS = max(l.OldestNS, int64(now-t.since))
 	}
 	l.Sessions, l.SessionTokens = p.book.Sessions()

@@ -52,6 +52,7 @@ type pool struct {
 	rooms, takers [needs]int
 	tokens        [needs]int // to be computed of the turns of a queue, as it was when they joined it
 	book          *admit.Book
+	full          bool    // those that are held wait for memory, not for prefill
 	held          heap    // turns whose sessions are not admitted
 	absorbers     int     // decode executors that may compute prompts
 	fresh         *turn   // that came last, to be valued by absorb
