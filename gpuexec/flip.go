@@ -21,6 +21,9 @@ const (
 	// before it changes its role: an assignment that waited in a buffer may have been
 	// replaced, and the newer one lies behind it. 200 ms.
 	settleNS = 200_000_000
+	// inTurnNS: for so long decodes leave one after the other, with a decode operation of
+	// the rest in between; those that are left then leave together. 250 ms.
+	inTurnNS = 250_000_000
 )
 
 // The stages of a change, in order.
@@ -41,6 +44,7 @@ type flipState struct {
 	since   schemas.Time // when the change began
 	asked   uint64       // epoch for which the engine was last verified
 	problem string
+	steps   uint64 // decode steps when a decode left last
 	// ends are decodes that are to end here rather than to leave; at most Slots.
 	ends map[*job]bool
 }
@@ -149,9 +153,26 @@ func (e *Executor) leftForRole(j *job) {
 	delete(c.ends, j)
 	if j.begun == 0 {
 		c.flip.Returned++
-	} else {
-		c.flip.Handed++
+		return
 	}
+	c.flip.Handed++
+	c.steps = e.stats.decodeSteps
+}
+
+// holdsBack: decodes leave one after the other, each as soon as it is sealed, and the
+// others go on decoding meanwhile: a reader then waits for the seal of its own turn and
+// not for those of all. An engine that batches continuously is stopped once, for all.
+func (e *Executor) holdsBack() bool {
+	c := &e.role.change
+	if e.cfg.Limits.Interrupt || int64(e.now-c.since) >= inTurnNS {
+		return false
+	}
+	for _, j := range e.order {
+		if j.Stage == schemas.StageDecode && j.leavesForRole() {
+			return true
+		}
+	}
+	return c.flip.Handed > 0 && c.steps == e.stats.decodeSteps
 }
 
 // finishes: a decode ends here if that is sooner than a hand-over.

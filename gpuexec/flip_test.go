@@ -1,6 +1,7 @@
 package gpuexec_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -195,5 +196,38 @@ func TestStoodStill(t *testing.T) {
 		if m.Heartbeat.Epoch == 2 {
 			t.Error("the assignment in between was in force")
 		}
+	}
+}
+
+// TestFlipInTurn: decodes leave one after the other; those that are left go on decoding
+// in between, and all are gone soon.
+func TestFlipInTurn(t *testing.T) {
+	h := newHost(t, nil)
+	h.assign(1, schemas.RoleDecode)
+	for _, turn := range []string{"u1", "u2", "u3"} {
+		h.job(job(turn, schemas.StageDecode, 1, 10, 4000))
+	}
+	for range 12 {
+		h.complete()
+	}
+	h.take(schemas.KindCheckpoint)
+	h.assign(2, schemas.RolePrefill)
+	var ops []string
+	for h.role == schemas.RoleDraining && len(ops) < 50 {
+		switch op := h.op; {
+		case op.Seal != nil:
+			ops = append(ops, "seal")
+		case op.Decode != nil:
+			ops = append(ops, fmt.Sprint("decode ", len(op.Decode.Seqs)))
+		}
+		h.complete()
+	}
+	if n := len(ops); n > 0 && ops[0] != "seal" {
+		ops = ops[1:] // it was under way
+	}
+	want(t, "operations", strings.Join(ops, ", "), "seal, decode 2, seal, decode 1, seal")
+	want(t, "jobs", h.dones(), "returned decode 1: role changes; returned decode 1: role changes; returned decode 1: role changes")
+	if c := h.take(schemas.KindCheckpoint); len(c) < 3 || h.role != schemas.RolePrefill {
+		t.Errorf("%d checkpoints, role %s", len(c), h.role)
 	}
 }

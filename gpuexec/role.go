@@ -140,7 +140,7 @@ func (e *Executor) drain(out []schemas.Msg) []schemas.Msg {
 		case phasePrefilling:
 			j.phase, j.leave, j.reason = phaseSealing, leaveReturned, reasonRole
 		case phaseDecoding:
-			if !e.finishes(j) {
+			if !e.finishes(j) && !e.holdsBack() {
 				j.phase, j.leave, j.reason = phaseSealing, leaveReturned, reasonRole
 			}
 		case phaseOpening, phaseSealing, phasePublishing:
