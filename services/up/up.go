@@ -23,7 +23,6 @@ import (
 
 	"github.com/weir-dev/weir/kvtier/hostmem"
 	"github.com/weir-dev/weir/schemas"
-	"github.com/weir-dev/weir/services/assign"
 	"github.com/weir-dev/weir/services/model"
 	"github.com/weir-dev/weir/services/proc"
 	"github.com/weir-dev/weir/services/serve"
@@ -409,14 +408,9 @@ func (s *stack) waitReady(ctx context.Context, cs []*child) error {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	missing := map[string]uint64{} // epoch that must be in force
-	for _, c := range cs {
-		if c.role == "control" || c.role == "tier" {
-			continue
-		}
-		if missing[c.id], err = assign.Start(ctx, s.nc, s.o.Cell, c.id, schemas.Role(c.role), "weir up", s.keeps); err != nil {
-			return err
-		}
+	missing, err := s.firstRoles(ctx, cs)
+	if err != nil {
+		return err
 	}
 	for len(missing) > 0 {
 		m, err := sub.NextMsgWithContext(ctx)
