@@ -63,11 +63,20 @@ func (c *Config) defaults() {
 		p *time.Duration
 		v time.Duration
 	}{
-		{&c.Tick, time.Second}, {&c.Silent, 3 * time.Second}, {&c.Grace, 3 * time.Second},
-		{&c.ReportAge, 6 * time.Second}, {&c.LoadAge, 3 * time.Second},
-		{&c.Apply, 20 * time.Second}, {&c.Avoid, time.Minute}, {&c.Hand, 5 * time.Minute},
-		{&c.Fit, 5 * time.Second}, {&c.Start, time.Second}, {&c.Forget, 10 * time.Minute},
-		{&c.Repeat, time.Minute}, {&c.AbsorbMax, 500 * time.Millisecond}, {&c.FlipCost, 500 * time.Millisecond},
+		{&c.Tick, time.Second},
+		{&c.Silent, 3 * time.Second},
+		{&c.Grace, 3 * time.Second},
+		{&c.ReportAge, 6 * time.Second},
+		{&c.LoadAge, 3 * time.Second},
+		{&c.Apply, 20 * time.Second},
+		{&c.Avoid, time.Minute},
+		{&c.Hand, 5 * time.Minute},
+		{&c.Fit, 5 * time.Second},
+		{&c.Start, time.Second},
+		{&c.Forget, 10 * time.Minute},
+		{&c.Repeat, time.Minute},
+		{&c.AbsorbMax, 500 * time.Millisecond},
+		{&c.FlipCost, 500 * time.Millisecond},
 	} {
 		if *d.p == 0 {
 			*d.p = d.v

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"github.com/weir-dev/weir/planner/flip"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -18,7 +19,8 @@ func (p *Planner) act(v *view, d decision, out []schemas.Msg) []schemas.Msg {
 	if p.mode == schemas.ModeAdvise {
 		p.advise(v, &d)
 	}
-	if len(d.changes) == 0 && d.rule == o.rule && int64(v.now-o.shown) < int64(p.cfg.Repeat) {
+	quiet := int64(v.now - o.shown)
+	if len(d.changes) == 0 && quiet < int64(p.cfg.Repeat) && (d.rule == o.rule || weighing(d.rule) && weighing(o.rule) && quiet < int64(p.cfg.Repeat)/6) {
 		return out
 	}
 	if !acts && len(d.changes) > 0 && d.rule == o.rule && int64(v.now-o.shown) < int64(p.cfg.Repeat) {
@@ -49,6 +51,16 @@ func (p *Planner) act(v *view, d decision, out []schemas.Msg) []schemas.Msg {
 		o.rules.Changed(seconds(v.now), d.dir)
 	}
 	return out
+}
+
+// weighing: the rule says how far the planner is from a change. Near the best split these
+// take turns every second, which nobody wants to read.
+func weighing(rule string) bool {
+	switch rule {
+	case flip.RuleBest, flip.RuleDeadBand, flip.RuleRegret, flip.RuleSettle, flip.RuleDwell:
+		return true
+	}
+	return false
 }
 
 // assign publishes one assignment, if nobody wrote another one since the last that was seen.

@@ -16,7 +16,8 @@ type view struct {
 	fresh []*executor // alive without any role
 
 	state    split.State
-	floorP   int // fit executors that prefill, with the role in force and not changing
+	output   float64 // mean tokens of an answer
+	floorP   int     // fit executors that prefill, with the role in force and not changing
 	floorD   int
 	inFlight int
 	stale    int // fit ones whose reports are too old
@@ -46,103 +47,110 @@ func (p *Planner) look(now schemas.Time, o *pool) *view {
 	return v
 }
 
+// side is what the executors of a role do together.
+type side struct {
+	size, busy     float64 // busy: times size
+	kvUsed, decode float64
+	settled        int // with the role in force, and not changing
+}
+
+func (d *side) add(x *executor) {
+	d.size += x.size
+	d.busy += x.rep.busyP * x.size
+	d.kvUsed += float64(x.rep.kvUsed)
+	d.decode += float64(x.decodes)
+	if !x.flying() {
+		d.settled++
+	}
+}
+
 // sum adds up what the fit executors are and do.
 func (p *Planner) sum(v *view) {
-	o, s, l := v.o, &v.state, &v.o.load
-	var slots, kv, kvUsed, decodes float64
+	s, in := &v.state, &v.in
+	var pre, dec, mix side
+	var slots, kv, busyD float64
 	var oldest schemas.Time
-	var busyP, busyD float64
 	for _, x := range v.fit {
-		v.in.Size += x.size
+		in.Size += x.size
 		if x.flying() {
 			v.inFlight++
 		}
 		if x.stale(v.now, p.cfg.ReportAge.Nanoseconds()) {
 			v.stale++
 		}
-		if age := v.now - max(x.rep.at, x.since); age > oldest {
-			oldest = age
-		}
+		oldest = max(oldest, v.now-max(x.rep.at, x.since))
 		slots += float64(x.slots)
 		kv += float64(x.kv)
-		settled := !x.flying()
 		switch x.target() {
 		case schemas.RolePrefill:
-			s.Prefill += x.size
-			busyP += x.rep.busyP * x.size
-			if settled {
-				v.floorP++
-			}
+			pre.add(x)
 		case schemas.RoleDecode:
-			s.Decode += x.size
+			dec.add(x)
 			busyD += x.rep.busyD * x.size
-			kvUsed += float64(x.rep.kvUsed)
-			decodes += float64(x.decodes)
-			if settled {
-				v.floorD++
-			}
 		case schemas.RoleMixed:
-			s.Mixed += x.size
-			busyP += x.rep.busyP * x.size
+			mix.add(x)
 			busyD += x.rep.busyD * x.size
-			if settled {
-				v.floorP++
-				v.floorD++
-			}
 		}
 	}
-	var output float64
-	s.Model = o.meas.Model()
-	if v.in.Size > 0 {
-		s.Slots, s.KV = slots/v.in.Size, kv/v.in.Size
+	v.floorP, v.floorD = pre.settled+mix.settled, dec.settled+mix.settled
+	s.Prefill, s.Decode, s.Mixed = pre.size, dec.size, mix.size
+	if in.Size > 0 {
+		s.Slots, s.KV = slots/in.Size, kv/in.Size
 	}
+	v.flows()
+	kvUsed := dec.kvUsed + mix.kvUsed
+	if n := dec.decode + mix.decode; n > 0 && kvUsed > 0 {
+		s.Context = kvUsed / n
+	}
+	in.Executors, in.InFlight = len(v.fit), v.inFlight
+	in.Prefill, in.Decode, in.Mixed = s.Prefill, s.Decode, s.Mixed
+	in.BusyP = share(pre.busy+mix.busy, s.Prefill+s.Mixed)
+	in.BusyD = share(busyD, s.Decode+s.Mixed)
+	in.KV = share(kvUsed, s.KV*(s.Decode+s.Mixed))
+	in.ReportMS = int64(oldest) / 1e6
+	in.CostMS = round(v.o.flips.ms(float64(p.cfg.FlipCost.Milliseconds())))
+	v.work()
+}
+
+func share(x, of float64) float64 {
+	if of <= 0 {
+		return 0
+	}
+	return round(x / of)
+}
+
+// flows takes from the router's load what flows through the pool and what waits.
+func (v *view) flows() {
+	s, l := &v.state, &v.o.load
+	s.Model = v.o.meas.Model()
 	s.Rate, s.Ended = l.rTurns.Fast, l.rEnded.Fast
-	fast := s.Model.Prefill(l.rTurns.Fast, l.rUncached.Fast, l.rAttention.Fast)
-	slow := s.Model.Prefill(l.rTurns.Slow, l.rUncached.Slow, l.rAttention.Slow)
 	switch {
 	case l.rTurns.Fast > 0:
-		s.TurnWork = fast / l.rTurns.Fast
+		s.TurnWork = s.Model.Prefill(l.rTurns.Fast, l.rUncached.Fast, l.rAttention.Fast) / l.rTurns.Fast
 	case l.rTurns.Slow > 0:
-		s.TurnWork = slow / l.rTurns.Slow
+		s.TurnWork = s.Model.Prefill(l.rTurns.Slow, l.rUncached.Slow, l.rAttention.Slow) / l.rTurns.Slow
 	}
-	s.Mix, output = l.answers()
+	s.Mix, v.output = l.answers()
 	s.InPrefill = l.waitP.Mean + l.inP.Mean
 	s.InDecode, s.WaitDecode = l.inD.Mean, l.waitD.Mean
 	s.Context = l.context()
-	if decodes > 0 && kvUsed > 0 {
-		s.Context = kvUsed / decodes
-	}
 	s.WaitWork = s.Model.Prefill(s.InPrefill, l.waitTokens.Mean, l.waitTokens.Mean*l.attentionPerToken())
+}
 
-	in := &v.in
-	in.Executors = len(v.fit)
-	in.Prefill, in.Decode, in.Mixed = s.Prefill, s.Decode, s.Mixed
-	in.DemandP, in.DemandD = s.Demand()
-	in.ForecastP = s.Model.Prefill(l.rTurns.Ahead(horizon), l.rUncached.Ahead(horizon), l.rAttention.Ahead(horizon))
-	in.ForecastD = l.rOutput.Ahead(horizon) * s.Unit()
-	in.BacklogP = s.WaitWork
-	in.BacklogD = (s.InDecode/2 + s.WaitDecode) * output * s.Unit()
-	if x := s.Prefill + s.Mixed; x > 0 {
-		in.BusyP = busyP / x
-	}
-	if x := s.Decode + s.Mixed; x > 0 {
-		in.BusyD = busyD / x
-	}
-	if x := s.KV * (s.Decode + s.Mixed); x > 0 {
-		in.KV = kvUsed / x
-	}
-	in.ReportMS, in.LoadMS = int64(oldest)/1e6, int64(v.now-l.at)/1e6
-	in.InFlight = v.inFlight
+// work is what a decision says of demand, in worker seconds.
+func (v *view) work() {
+	s, l, in, o := &v.state, &v.o.load, &v.in, v.o
+	p, d := s.Demand()
+	in.DemandP, in.DemandD = round(p), round(d)
+	in.ForecastP = round(s.Model.Prefill(l.rTurns.Ahead(horizon), l.rUncached.Ahead(horizon), l.rAttention.Ahead(horizon)))
+	in.ForecastD = round(l.rOutput.Ahead(horizon) * s.Unit())
+	in.BacklogP = round(s.WaitWork)
+	in.BacklogD = round((s.InDecode/2 + s.WaitDecode) * v.output * s.Unit())
+	in.LoadMS = int64(v.now-l.at) / 1e6
 	if o.rules.Dir != 0 {
 		in.SinceMS = int64((seconds(v.now) - o.rules.At) * 1e3)
 	}
-	in.CostMS = o.flips.ms(float64(p.cfg.FlipCost.Milliseconds()))
 	in.Confident = o.meas.Confident() && l.seen >= minTurns
-	for _, f := range [...]*float64{
-		&in.DemandP, &in.DemandD, &in.ForecastP, &in.ForecastD, &in.BacklogP, &in.BacklogD, &in.BusyP, &in.BusyD, &in.KV,
-	} {
-		*f = round(*f)
-	}
 }
 
 // horizon of the forecast, in seconds.

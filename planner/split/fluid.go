@@ -27,13 +27,23 @@ func Fit(mean, square float64) Mix {
 
 // fluid is the state of the loop: turns as amounts that flow.
 type fluid struct {
-	thinking  float64
-	preS, pre float64 // before or in prefill: shorts, all
-	queue     [2]float64
-	run       [2]float64 // shorts, longs
+	*State
+	prefill, decode float64 // size that does each
+
+	thinking float64
+	pre      float64    // before or in prefill
+	queue    [2]float64 // before decode: shorts, longs
+	run      [2]float64 // in decode
+	load     float64    // of prefill, smoothed
+
+	prefilled, tokens float64 // so far
+	busy, full        int     // steps in which prefill was busy, in which turns waited for slots
 }
 
-// loop runs a pool's closed loop over the horizon with p and d executors.
+// fluidStep is the time between two looks, in seconds.
+const fluidStep = 0.5
+
+// loop lets a pool's closed loop go on over the horizon with p and d executors.
 //
 //	thinking --1/Think--> [prefill: p/TurnWork, S + wait] --> queue --> slots: d·batch --> thinking
 //
@@ -41,89 +51,103 @@ type fluid struct {
 // turns do. What is unknown is taken from what is measured: as many think as the rate of
 // arrivals needs, shorts that run are as many as end, the others that run are long.
 func (s *State) loop(p, d, horizon float64) (out Outcome) {
-	const dt = 0.5
 	batch, kv := s.Batch()
-	slots := d * batch
 	f := s.start()
-	al := max(s.Model.Accept, 1)
-	var prefilled, tokens, full, busy float64
-	most := math.Inf(1)
-	if s.TurnWork > 0 {
-		most = p / s.TurnWork
-	}
-	load := min(0.98, s.Rate/most)
-	steps := int(horizon / dt)
+	f.prefill, f.decode = p, d
+	f.load = min(0.98, s.Rate*s.TurnWork/max(p, 1e-9))
+	steps := int(horizon / fluidStep)
 	for range steps {
-		back := f.thinking * (1 - math.Exp(-dt/Think))
-		f.thinking -= back
-		f.pre += back
-		stay := s.alone()
-		if load > 0 && !math.IsInf(most, 1) {
-			stay += wait(p*max(s.Model.Lanes, 1), load, s.alone())
-		}
-		x := min(most*dt, f.pre*(1-math.Exp(-dt/max(stay, 1e-3))))
-		if x >= most*dt*0.98 {
-			busy++
-		}
-		load = min(0.98, 0.7*load+0.3*x/dt/most)
-		f.pre -= x
-		prefilled += x
-		f.queue[0] += x * (1 - s.Mix.Long)
-		f.queue[1] += x * s.Mix.Long
-
-		// Into slots, in order of arrival.
-		if q := f.queue[0] + f.queue[1]; q > 0 {
-			in := min(q, max(0, slots-f.run[0]-f.run[1]))
-			for i := range f.queue {
-				part := in * f.queue[i] / q
-				f.queue[i] -= part
-				f.run[i] += part
-			}
-			if in < q {
-				full++
-			}
-		}
-		n := f.run[0] + f.run[1]
-		if over := n - slots; over > 0 { // fewer executors than before: handed back
-			for i := range f.run {
-				part := over * f.run[i] / n
-				f.run[i] -= part
-				f.queue[i] += part
-			}
-			n = slots
-		}
-		if n > 0 && d > 0 {
-			b := max(n/d, min(1, n))
-			speed := al / max(s.Model.StepTime(b, b*s.Context), 1e-6) // tokens per second and turn
-			for i, mean := range [2]float64{s.Mix.Short, s.Mix.Longer} {
-				tokens += f.run[i] * speed * dt
-				if mean > 0 {
-					end := f.run[i] * (1 - math.Exp(-speed*dt/mean))
-					f.run[i] -= end
-					f.thinking += end
-				}
-			}
-		}
+		f.stepPrefill()
+		f.stepSlots(d * batch)
+		f.stepDecode()
 	}
-	out.Flow, out.Tokens = prefilled/horizon, tokens/horizon
+	out.Flow, out.Tokens = f.prefilled/horizon, f.tokens/horizon
 	out.Value = out.Flow*s.TurnWork + out.Tokens*s.Unit()
-	out.Why = "demand"
 	switch {
-	case full > float64(steps)/2 && kv:
+	case f.full > steps/2 && kv:
 		out.Why = "kv"
-	case full > float64(steps)/2:
+	case f.full > steps/2:
 		out.Why = "decode"
-	case busy > float64(steps)/2:
+	case f.busy > steps/2:
 		out.Why = "prefill"
+	default:
+		out.Why = "demand"
 	}
 	return out
 }
 
+// stepPrefill lets agents come back and prefill take what it can.
+func (f *fluid) stepPrefill() {
+	back := f.thinking * (1 - math.Exp(-fluidStep/Think))
+	f.thinking -= back
+	f.pre += back
+	stay := f.alone() + wait(f.prefill*max(f.Model.Lanes, 1), f.load, f.alone())
+	x := f.pre * (1 - math.Exp(-fluidStep/max(stay, 1e-3)))
+	if f.TurnWork > 0 {
+		most := f.prefill / f.TurnWork * fluidStep
+		if x >= most*0.98 {
+			f.busy++
+		}
+		x = min(x, most)
+		f.load = min(0.98, 0.7*f.load+0.3*x/max(most, 1e-9))
+	}
+	f.pre -= x
+	f.prefilled += x
+	f.queue[0] += x * (1 - f.Mix.Long)
+	f.queue[1] += x * f.Mix.Long
+}
+
+// stepSlots fills slots in order of arrival. With fewer slots than run, the rest is
+// handed back.
+func (f *fluid) stepSlots(slots float64) {
+	n := f.run[0] + f.run[1]
+	if over := n - slots; over > 0 {
+		for i := range f.run {
+			part := over * f.run[i] / n
+			f.run[i] -= part
+			f.queue[i] += part
+		}
+		n = slots
+	}
+	q := f.queue[0] + f.queue[1]
+	if q <= 0 {
+		return
+	}
+	in := min(q, slots-n)
+	for i := range f.queue {
+		part := in * f.queue[i] / q
+		f.queue[i] -= part
+		f.run[i] += part
+	}
+	if in < q {
+		f.full++
+	}
+}
+
+// stepDecode generates tokens and ends turns.
+func (f *fluid) stepDecode() {
+	n := f.run[0] + f.run[1]
+	if n <= 0 || f.decode <= 0 {
+		return
+	}
+	b := max(n/f.decode, min(1, n))
+	speed := max(f.Model.Accept, 1) / max(f.Model.StepTime(b, b*f.Context), 1e-6) // tokens per second and turn
+	for i, mean := range [2]float64{f.Mix.Short, f.Mix.Longer} {
+		f.tokens += f.run[i] * speed * fluidStep
+		if mean > 0 {
+			end := f.run[i] * (1 - math.Exp(-speed*fluidStep/mean))
+			f.run[i] -= end
+			f.thinking += end
+		}
+	}
+}
+
 // start is the state of the loop as it was measured.
-func (s *State) start() (f fluid) {
-	f.thinking = s.Rate * Think
-	f.pre = s.InPrefill
-	f.queue = [2]float64{s.WaitDecode * (1 - s.Mix.Long), s.WaitDecode * s.Mix.Long}
+func (s *State) start() fluid {
+	f := fluid{
+		State: s, thinking: s.Rate * Think, pre: s.InPrefill,
+		queue: [2]float64{s.WaitDecode * (1 - s.Mix.Long), s.WaitDecode * s.Mix.Long},
+	}
 	n := s.InDecode
 	d := s.Decode + s.Mixed/2
 	if n <= 0 || d <= 0 {
