@@ -37,6 +37,9 @@ const stopFor = 5 * time.Second
 // downFor is how long a killed server stays away: longer than an election takes.
 const downFor = 10 * time.Second
 
+// between two faults turns go on and end.
+const between = 1500 * time.Millisecond
+
 // killer does faults in the midst of role changes.
 type killer struct {
 	o       *Options
@@ -51,6 +54,9 @@ type killer struct {
 // RunKills changes roles under load and faults, on a NATS cluster of three, and then
 // runs the same turns in calm.
 func RunKills(ctx context.Context, o Options, n Faults) (f *Figures, err error) {
+	if o.Long == 0 {
+		o.Long = 400 // turns wait for what died, so more of them end
+	}
 	o.defaults()
 	cluster, err := stack.LaunchCluster(ctx, 3)
 	if err != nil {
@@ -111,6 +117,7 @@ func (k *killer) all(ctx context.Context, f *Figures, n Faults) error {
 			}
 		}
 		// Each fault meets a stack that works.
+		pause(ctx, between)
 		if err := k.flowing(ctx); err != nil {
 			return err
 		}
