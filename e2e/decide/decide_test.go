@@ -5,17 +5,10 @@ import (
 	"time"
 )
 
-// Both measurements run at a small size and time what they say. How long it took is
-// for the figures: a shared machine says little.
+// A small cell's planner decides and is timed. How long it took is for the figures: a
+// shared machine says little.
 func TestSmall(t *testing.T) {
-	s := Size{Cells: 2, Executors: 24, Turns: 3_000, Seconds: 130}
-	r, err := Router(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.N < s.Cells*s.Turns/2 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 {
-		t.Errorf("router: %+v", r)
-	}
+	s := Size{Cells: 2, Executors: 24, Seconds: 130}
 	p, changes, err := Planner(s)
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +19,7 @@ func TestSmall(t *testing.T) {
 	if changes == 0 {
 		t.Error("no role changed although the work swings")
 	}
-	t.Logf("router %+v, planner %+v, %d roles changed", r, p, changes)
+	t.Logf("%+v, %d roles changed", p, changes)
 }
 
 func TestTimes(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package decide measures what one decision of the planner and of the router costs, in
-// cells of full size. The actors that ship get the messages of a busy cell, made here,
-// and only their own steps are timed: no bus, no encoding.
+// Package decide measures what one decision of the planner costs, in cells of full size.
+// The actor that ships gets the messages of a busy cell, made here, and only its own
+// steps are timed: no bus, no encoding. routecost does the same for the router.
 //
-// router.go feeds turns of agents whose contexts lie on many nodes; planner.go feeds
-// heartbeats, reports and a load that swings, so that roles change all the time.
+// planner.go feeds heartbeats, reports and a load that swings, so that roles change all
+// the time.
 package decide
 
 import (
@@ -15,12 +15,11 @@ import (
 type Size struct {
 	Cells     int // side by side in this process, as on a machine that serves several
 	Executors int // per cell
-	Turns     int // per cell, for the router
-	Seconds   int // of a cell's time, for the planner
+	Seconds   int // of a cell's time
 }
 
 // Full is the size that the figures are taken at.
-func Full() Size { return Size{Cells: 3, Executors: 256, Turns: 20_000, Seconds: 300} }
+func Full() Size { return Size{Cells: 3, Executors: 256, Seconds: 300} }
 
 // Times sums up durations.
 type Times struct {

@@ -9,6 +9,12 @@ import (
 	"github.com/weir-dev/weir/schemas"
 )
 
+// The pool of a cell, and the sequences that one of its executors holds.
+const (
+	model = "m"
+	slots = 256
+)
+
 // planned is a cell around a planner.
 type planned struct {
 	name    string

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/e2e/flips"
 	"github.com/weir-dev/weir/e2e/quarantine"
 	"github.com/weir-dev/weir/e2e/replay"
+	"github.com/weir-dev/weir/e2e/routecost"
 	"github.com/weir-dev/weir/e2e/scenarios"
 	"github.com/weir-dev/weir/e2e/show"
 	"github.com/weir-dev/weir/e2e/stack"
@@ -59,7 +60,7 @@ func judge(out *show.Printer, b bound, must bool) error {
 	return nil
 }
 
-func decidePart(_ context.Context, out *show.Printer) error {
+func decidePart(ctx context.Context, out *show.Printer) error {
 	size := decide.Full()
 	p, changes, err := decide.Planner(size)
 	if err != nil {
@@ -67,12 +68,13 @@ func decidePart(_ context.Context, out *show.Printer) error {
 	}
 	err = atMost(out, "planner.tick_ms.256", ms(p.P99.Seconds()), "ms, p99", 10, false, fmt.Sprintf(
 		"%d cells of %d executors in one process: %d decisions, %d role changes, p50 %.2f ms, max %.1f ms", size.Cells, size.Executors, p.N, changes, ms(p.P50.Seconds()), ms(p.Max.Seconds())))
-	r, rerr := decide.Router(size)
+	r, rerr := routecost.Measure(ctx)
 	if rerr != nil {
 		return errors.Join(err, rerr)
 	}
 	return errors.Join(err, atMost(out, "router.decision_us_p99", 1e3*ms(r.P99.Seconds()), "µs", 200, false, fmt.Sprintf(
-		"%d cells of %d executors in one process: %d decisions, p50 %.1f µs, max %.0f µs", size.Cells, size.Executors, r.N, 1e3*ms(r.P50.Seconds()), 1e3*ms(r.Max.Seconds()))))
+		"%d cells of %d executors and %d waiting turns in one process: %d messages, p50 %.1f µs, max %.0f µs",
+		routecost.Cells, routecost.Executors, routecost.Waiting, r.Messages, 1e3*ms(r.P50.Seconds()), 1e3*ms(r.Max.Seconds()))))
 }
 
 func ms(seconds float64) float64 { return math.Round(seconds*1e6) / 1e3 }
