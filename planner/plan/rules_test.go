@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weir-dev/weir/planner/demand"
 	"github.com/weir-dev/weir/planner/plan"
 	"github.com/weir-dev/weir/schemas"
 )
@@ -225,5 +226,67 @@ func TestBounds(t *testing.T) {
 	}
 	if n := p.Counts().Ignored; n < 900 {
 		t.Errorf("%d of 1,000 names were ignored, 10 are allowed", n)
+	}
+}
+
+// TestAbsorb: while decode has room, its executors may compute larger prompts themselves; those
+// of an engine that takes long for them may not.
+func TestAbsorb(t *testing.T) {
+	slow := glm()
+	slow.Token *= 100
+	for name, x := range map[string]struct {
+		model  demand.Model
+		agents int
+		want   schemas.SizeClass
+	}{"fast": {glm(), 100, schemas.SizeM}, "slow": {slow, 5, schemas.SizeS}} {
+		t.Run(name, func(t *testing.T) {
+			c := newCell(1, plan.Config{Model: x.model}, 6, 3, computerUse(always(x.agents)))
+			c.runChecked(t, 120)
+			for _, e := range c.execs {
+				if got := e.absorb; e.role == schemas.RoleDecode && got != x.want && (got != "" || x.want != schemas.SizeS) {
+					t.Errorf("%s may absorb %q, want %s", e.id, got, x.want)
+				}
+			}
+		})
+	}
+}
+
+// TestConflict: of two writers one is refused, and the planner takes what stands.
+func TestConflict(t *testing.T) {
+	c := newCell(1, plan.Config{Model: glm()}, 9, 2, computerUse(always(900)))
+	for _, x := range c.execs {
+		c.epochs[x.id] += 1000 // somebody wrote what the planner has not read yet
+	}
+	c.runChecked(t, 30)
+	if c.flips != 0 || c.p.Counts().Refused == 0 {
+		t.Errorf("%d assignments were taken, %d refused", c.flips, c.p.Counts().Refused)
+	}
+	c.seq += 2000
+	for _, x := range c.execs {
+		c.set(x.id, x.role, "")
+	}
+	c.runChecked(t, 60)
+	if p, _ := c.roles(); p < 5 {
+		t.Errorf("a minute after it read them, %d prefill", p)
+	}
+}
+
+// TestBusAway: while NATS is away nothing is decided, and nobody is taken for dead when it is back.
+func TestBusAway(t *testing.T) {
+	c := newCell(1, plan.Config{Model: glm()}, 4, 2, computerUse(always(60)))
+	c.runChecked(t, 30)
+	n := len(c.plans)
+	c.send(&schemas.Msg{Kind: schemas.KindBus, Err: "gone"})
+	beats := false
+	c.onBeat = func(*schemas.Heartbeat) bool { return beats }
+	c.run(30)
+	if len(c.plans) != n {
+		t.Errorf("%d decisions without a bus", len(c.plans)-n)
+	}
+	beats = true
+	c.send(&schemas.Msg{Kind: schemas.KindBus})
+	c.runChecked(t, 10)
+	if got := c.changes(30); got != 0 {
+		t.Errorf("%d role changes because the bus was away", got)
 	}
 }
