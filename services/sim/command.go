@@ -21,6 +21,7 @@ type flags struct {
 	seed                            uint64
 	sessions                        int
 	restart                         time.Duration
+	admit                           bool
 	output                          string
 }
 
@@ -56,6 +57,7 @@ and admission, the others with private memory and LRU.`,
 	fs.IntVar(&f.sessions, "sessions", 0, "sessions at once, where the scenario names none")
 	fs.Uint64Var(&f.seed, "seed", 1, "seed")
 	fs.DurationVar(&f.restart, "restart", -1, "a role change takes a restart of this length; 0 changes roles in place (default likewise)")
+	fs.BoolVar(&f.admit, "admit", true, "with system weir: the router admits sessions")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	return c
 }
@@ -107,6 +109,7 @@ func (f *flags) parse(sc *Scenario, cal *calib.Calibration) (System, error) {
 	if f.restart >= 0 {
 		sys.Restart = f.restart
 	}
+	sys.Admit = sys.Admit && f.admit
 	return sys, nil
 }
 

@@ -101,7 +101,7 @@ const retryNS = int64(1e9)
 // Step handles one message.
 func (f *front) Step(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []schemas.Msg {
 	if in.Kind == schemas.KindResult {
-		f.result(now, in.Result)
+		out = f.result(now, in.Result, out)
 	}
 	if now >= f.tickAt {
 		f.tickAt = f.spawn.next(now)
@@ -165,18 +165,17 @@ func (f *front) ask(now schemas.Time, s *session, out []schemas.Msg) []schemas.M
 }
 
 // result takes the end of a turn.
-func (f *front) result(now schemas.Time, res *schemas.Result) {
+func (f *front) result(now schemas.Time, res *schemas.Result, out []schemas.Msg) []schemas.Msg {
 	x := f.flights[res.Job]
 	if x == nil {
 		f.w.check.broken(1, "a result for "+res.Session+" "+res.Turn+", which has one or was never asked for")
-		return
+		return out
 	}
 	delete(f.flights, res.Job)
 	delete(f.w.mem.handed, res.Job)
 	s := x.s
 	if res.Failure != nil {
-		f.failed(now, x, res)
-		return
+		return f.failed(now, x, res, out)
 	}
 	f.w.check.answer(x, res)
 	f.w.rec.turn(now, x, res)
@@ -188,18 +187,25 @@ func (f *front) result(now schemas.Time, res *schemas.Result) {
 		wait := s.wait()
 		s.draw()
 		f.wake(now+wait, s)
-		return
+		return out
 	}
-	f.w.mem.ends(now, s)
-	f.end(now, s)
+	return f.end(now, s, out)
 }
 
-func (f *front) end(now schemas.Time, s *session) {
+// end takes leave of a session. The router hears of it as it does from lineage.
+func (f *front) end(now schemas.Time, s *session, out []schemas.Msg) []schemas.Msg {
+	f.w.mem.ends(now, s)
 	f.active--
 	f.ended++
 	f.spawn.gone(s)
 	s.chain.stops = nil // made again when somebody asks
 	f.w.rec.session(now, s)
+	return append(out, schemas.Msg{
+		Kind: schemas.KindBranch, Subject: schemas.BranchSubject(cell, f.w.mem.nodes[0].id), Core: true,
+		Branch: &schemas.BranchChange{
+			Header: schemas.H(), Tenant: tenant, Session: s.id, Branch: schemas.DefaultBranch, State: schemas.BranchEnded, Why: "session_end", AtNS: int64(now),
+		},
+	})
 }
 
 // maxTries bounds how often an agent asks for one turn.
@@ -207,20 +213,19 @@ const maxTries = 1000
 
 // failed: a refused turn is asked for again when the refusal says, as a client that
 // obeys Retry-After does; it counts from when it was asked for first.
-func (f *front) failed(now schemas.Time, x *flight, res *schemas.Result) {
+func (f *front) failed(now schemas.Time, x *flight, res *schemas.Result, out []schemas.Msg) []schemas.Msg {
 	s := x.s
 	f.w.rec.refused(x, res)
 	if s.tries++; s.tries >= maxTries {
 		f.w.check.broken(1, "session "+s.id+" turn "+strconv.Itoa(s.turn)+" failed "+strconv.Itoa(maxTries)+" times: "+res.Failure.Message)
-		f.w.mem.ends(now, s)
-		f.end(now, s)
-		return
+		return f.end(now, s, out)
 	}
 	wait := res.Failure.RetryNS
 	if wait <= 0 {
 		wait = retryNS
 	}
 	f.wake(now+schemas.Time(wait), s)
+	return out
 }
 
 // living are the sessions that have not ended, by id.

@@ -35,10 +35,14 @@ type System struct {
 	// Prefill is how many executors prefill at the start; the others decode. It is
 	// between 1 and workers-1, and not looked at with Mixed.
 	Prefill int
-	// Mixed: every executor does both, with chunked prefill.
-	Mixed bool
-	Tier  Tier
-	Order Order
+	// Mixed: every executor does both, with chunked prefill. An engine call holds either:
+	// a step of prompt chunks and MixSteps decode steps take turns (0: the executor's
+	// default, 4). An engine that puts both into one call advances each answer by one step
+	// per chunk, so this is no slower for its decodes, and MixSteps can be tuned.
+	Mixed    bool
+	MixSteps int
+	Tier     Tier
+	Order    Order
 	// Planner makes the actor that changes roles; nil for none. It gets heartbeats,
 	// reports, loads, assignments and modes as the live planner does.
 	Planner func(cell string, execs []string) schemas.Actor

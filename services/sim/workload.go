@@ -7,9 +7,13 @@ import (
 	"math/rand/v2"
 )
 
-// Dist of a random number: uniform between two, or lognormal with bounds.
+// random is a distribution: uniform between two numbers, lognormal with bounds, or
+// exponential.
 type random struct {
-	Uniform   []float64 `json:"uniform"`
+	Uniform     []float64 `json:"uniform"`
+	Exponential *struct {
+		Mean float64 `json:"mean"`
+	} `json:"exponential"` // in no registered workload: for comparisons with theory
 	Lognormal *struct {
 		Median float64 `json:"median"`
 		Sigma  float64 `json:"sigma"`
@@ -24,6 +28,7 @@ func (r *random) check() error {
 		if l := r.Lognormal; l.Median <= 0 || l.Sigma < 0 || l.Max > 0 && l.Max < l.Min {
 			return fmt.Errorf("lognormal of median %g, sigma %g, from %g to %g", l.Median, l.Sigma, l.Min, l.Max)
 		}
+	case r.Exponential != nil && r.Exponential.Mean > 0:
 	case len(r.Uniform) == 2 && r.Uniform[0] <= r.Uniform[1] && r.Uniform[0] >= 0:
 	default:
 		return fmt.Errorf("a distribution is uniform [from, to] or lognormal")
@@ -40,6 +45,9 @@ func (r *random) draw(rnd *rand.Rand) float64 {
 		}
 		return max(x, l.Min)
 	}
+	if r.Exponential != nil {
+		return r.Exponential.Mean * rnd.ExpFloat64()
+	}
 	return r.Uniform[0] + (r.Uniform[1]-r.Uniform[0])*rnd.Float64()
 }
 
@@ -47,6 +55,9 @@ func (r *random) draw(rnd *rand.Rand) float64 {
 func (r *random) most() float64 {
 	if r.Lognormal != nil {
 		return r.Lognormal.Max
+	}
+	if r.Exponential != nil {
+		return 0
 	}
 	return r.Uniform[1]
 }

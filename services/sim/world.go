@@ -213,7 +213,7 @@ func (w *world) startRouter() error {
 			{Stream: streams.Done, Filters: []string{schemas.DoneSubject(cell, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
 			{Stream: streams.Result, Policy: streams.NoAck, Deliver: streams.DeliverNew},
 			{Stream: streams.KV, Filters: []string{schemas.KVSubject(cell, "*")}, Policy: streams.NoAck, Deliver: streams.DeliverNew},
-			{Core: true, Filters: []string{schemas.HBSubject(cell, "*")}},
+			{Core: true, Filters: []string{schemas.HBSubject(cell, "*"), schemas.BranchSubject(cell, "*")}},
 		},
 		OnOut: func(_, out *schemas.Msg) {
 			w.check.routed(out)
@@ -238,15 +238,15 @@ func (w *world) startRouter() error {
 }
 
 // routes is the system's configuration of the router, with what an engine of this size
-// needs where the system says nothing: two steps of all attention ranks, one that is
-// computed and one whose contexts are brought in meanwhile, of up to four small prompts
-// per rank. With fewer, steps of many and of few prompts take turns.
+// needs where the system says nothing. A worker computes one prompt per attention rank
+// side by side, or several small ones: with room for few prompts, or few tokens, ranks
+// stand idle beside a long one, and steps of many and of few prompts take turns.
 func (w *world) routes() route.Config {
 	c := w.sys.Route
 	c.Cell, c.Handover, c.Admit = cell, true, c.Admit || w.sys.Admit
 	ranks, chunk := max(1, w.cal.Layout.AttnDP), w.chunk()
 	c.PrefillJobs = cmp.Or(c.PrefillJobs, 8*ranks)
-	c.PrefillTokens = cmp.Or(c.PrefillTokens, 2*ranks*chunk)
+	c.PrefillTokens = cmp.Or(c.PrefillTokens, 8*ranks*chunk)
 	c.PrefillTPS = cmp.Or(c.PrefillTPS, float64(ranks*chunk)/0.6)
 	return c
 }
