@@ -213,6 +213,29 @@ func TestRunnerKeeps(t *testing.T) {
 	}
 }
 
+// A run that fails is named at the end, and the others are searched all the same.
+func TestSearchGoesOn(t *testing.T) {
+	s := set(t)
+	broken := errors.New("an invariant is broken")
+	run := func(ctx context.Context, j Job) (*sim.Figures, error) {
+		if j.Arm.Kind == StaticShared && j.Arm.Prefill == 5 {
+			return nil, broken
+		}
+		return fakeRun(ctx, j)
+	}
+	search := &Search{Set: s, Runner: NewRunner(run, 2, nil), Seeds: []uint64{1}, Reduced: true}
+	st := &Settings{}
+	err := search.All(t.Context(), []string{Stationary}, st, func(string, *Settings) error { return nil })
+	if !errors.Is(err, broken) || len(st.Found) != 6 {
+		t.Errorf("%d settings were found, error %v", len(st.Found), err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := search.All(ctx, []string{Coding}, st, func(string, *Settings) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a search that was stopped gave %v", err)
+	}
+}
+
 // A climb finds the top of anything with one top, and of what has dents one wide.
 func TestClimb(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

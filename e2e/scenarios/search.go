@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"sort"
+	"sync"
 
 	"github.com/weir-dev/weir/services/sim"
 )
@@ -20,8 +21,24 @@ type Search struct {
 	Runner  *Runner
 	Seeds   []uint64
 	Reduced bool
-	// Only names the scenarios to search; empty for all.
-	Only []string
+
+	mu     sync.Mutex
+	failed []error
+}
+
+// fail notes a run that failed. The search goes on without it: one broken run must not
+// cost hours of others.
+func (s *Search) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = append(s.failed, err)
+}
+
+// Failed are the runs that failed so far.
+func (s *Search) Failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.failed...)
 }
 
 // tried is what a search knows of one setting: the mean over seeds.
@@ -31,7 +48,8 @@ type tried struct {
 	f     *sim.Figures // of the first seed
 }
 
-// point runs an arm at all seeds. Work that does not end in time is as bad as can be.
+// point runs an arm at all seeds. Work that does not end in time, and a run that fails,
+// is as bad as can be.
 func (s *Search) point(ctx context.Context, j Job) (tried, error) {
 	fs := make([]*sim.Figures, len(s.Seeds))
 	var runs []func() error
@@ -40,10 +58,16 @@ func (s *Search) point(ctx context.Context, j Job) (tried, error) {
 			one := j
 			one.Seed = seed
 			fs[i], err = s.Runner.Do(ctx, one)
-			if errors.Is(err, sim.ErrTooLong) {
-				fs[i], err = nil, nil
+			switch {
+			case err == nil:
+				return nil
+			case ctx.Err() != nil:
+				return err
+			case !errors.Is(err, sim.ErrTooLong):
+				s.fail(err)
 			}
-			return err
+			fs[i] = nil
+			return nil
 		})
 	}
 	if err := Go(runs...); err != nil {

@@ -64,7 +64,7 @@ func (s *Search) All(ctx context.Context, scenarios []string, st *Settings, done
 			return err
 		}
 	}
-	return nil
+	return s.Failed()
 }
 
 // mixes tunes the baselines of a scenario by time at each of its points.

@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,6 +39,7 @@ type options struct {
 }
 
 func main() {
+	debug.SetGCPercent(400) // a run holds some 200 MB and makes much that lives shortly
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o, err := flags()
@@ -113,19 +115,25 @@ func search(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	s := &scenarios.Search{Set: set, Runner: runner, Seeds: o.seeds, Reduced: !o.full}
 	out := json.NewEncoder(stdout)
 	began := time.Now()
-	return s.All(ctx, o.only, st, func(scenario string, st *scenarios.Settings) error {
+	missed := error(nil) // bars that could not be computed
+	err = s.All(ctx, o.only, st, func(scenario string, st *scenarios.Settings) error {
 		st.Date, st.Commit = time.Now().UTC().Format(time.DateOnly), commit(ctx)
 		if err := st.Write(o.settings); err != nil {
 			return err
 		}
 		lines, err := (&scenarios.Eval{Set: set, Settings: st, Runner: runner, Seeds: o.seeds}).Bars(ctx, scenario)
+		missed = errors.Join(missed, err)
+		err = nil
 		for _, l := range lines {
-			err = errors.Join(err, out.Encode(l))
+			if l.Model != "" {
+				err = errors.Join(err, out.Encode(l))
+			}
 		}
 		made, took := runner.Made()
 		fmt.Fprintf(stderr, "search: %s is done after %s; %d runs of %s together\n", scenario, time.Since(began).Round(time.Second), made, took.Round(time.Second))
 		return err
 	})
+	return errors.Join(err, missed)
 }
 
 // stamp names this program and the files that it reads.

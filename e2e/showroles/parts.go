@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/weir-dev/weir/e2e/agree"
 	"github.com/weir-dev/weir/e2e/decide"
@@ -254,6 +255,7 @@ func scenariosPart(ctx context.Context, out *show.Printer) error {
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(400) // a run holds some 200 MB and makes much that lives shortly
 	e := &scenarios.Eval{Set: set, Settings: st, Runner: scenarios.NewRunner(set.Run, 0, os.Stderr), Seeds: []uint64{1}}
 	var all []func() error
 	lines := make([][]scenarios.Line, len(scenarios.All()))
