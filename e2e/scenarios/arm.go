@@ -46,6 +46,9 @@ type Arm struct {
 	Prefill  int     `json:"prefill,omitempty"` // executors that prefill at the start
 	Loops    Loops   `json:"loops,omitempty"`
 	RestartS float64 `json:"restart_s,omitempty"`
+	// WeirRouter gives the dynamo-like planner weir's router: a trial that tells apart
+	// what its two policies do. No bar is computed with it.
+	WeirRouter bool `json:"weir_router,omitempty"`
 }
 
 func (a Arm) String() string {
@@ -55,6 +58,9 @@ func (a Arm) String() string {
 	}
 	if a.Loops != "" {
 		s += fmt.Sprintf(", target %s, restart %g s", a.Loops, a.RestartS)
+	}
+	if a.WeirRouter {
+		s += ", weir's router"
 	}
 	return s
 }
@@ -84,8 +90,10 @@ func (a Arm) System(sc *sim.Scenario, cal *calib.Calibration, seed uint64) (sim.
 			return s, fmt.Errorf("scenarios: %s: %q is no setting of its loops", a.Kind, a.Loops)
 		}
 		s.Restart = time.Duration(a.RestartS * float64(time.Second))
-		// Its router never sends a turn past prefill.
-		s.Route = route.Config{Choose: baseline.NewChoose(seed), DirectMax: -1}
+		if !a.WeirRouter {
+			// Its router never sends a turn past prefill.
+			s.Route = route.Config{Choose: baseline.NewChoose(seed), DirectMax: -1}
+		}
 		s.Planner = func(cell string, _ []string) schemas.Actor {
 			cfg.Cell = cell
 			return baseline.NewDynamo(cfg)

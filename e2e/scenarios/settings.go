@@ -45,6 +45,8 @@ type Tried struct {
 	Prefill int     `json:"prefill,omitempty"`
 	Loops   Loops   `json:"loops,omitempty"`
 	Restart float64 `json:"restart_s,omitempty"`
+	// WeirRouter: with weir's router, see Arm. It is no candidate.
+	WeirRouter bool `json:"weir_router,omitempty"`
 	// Concurrency is set where weir's peak is looked for; the score is goodput then.
 	Concurrency int     `json:"concurrency,omitempty"`
 	Score       float64 `json:"score"`

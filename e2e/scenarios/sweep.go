@@ -11,7 +11,7 @@ func (s *Search) Swept() (swept, leftOut []string) {
 	swept = []string{
 		"static, both tiers: how many of the workers prefill",
 		"dynamo-like, start a: the split that is best for the first phase alone (private tier); start b: best for the whole run; target throughput, sla with its throughput loop, sla with both loops",
-		"dynamo-like: restart 240 s in every figure; 5, 60 and 120 s at load 1 beside it",
+		"dynamo-like: restart 240 s in every figure; 5, 60 and 120 s, and 240 s with weir's router, at load 1 beside it",
 		"overload: the smallest concurrency at which weir's goodput is within 1 % of its most",
 	}
 	if !s.Reduced {
@@ -246,15 +246,19 @@ func (s *Search) startB(ctx context.Context, model string, p Point, n, start int
 	return found(Shift, model, p, top(bests), slices.Concat(alls...)), err
 }
 
-// restarts adds what shorter restarts would bring to the two starts.
+// restarts adds what shorter restarts, and weir's router, would bring to the two starts.
 func (s *Search) restarts(ctx context.Context, model string, p Point, fs ...*Found) error {
 	var runs []func() error
 	for _, f := range fs {
-		more := make([]tried, len(restarts))
-		for i, r := range restarts {
+		more := make([]tried, len(restarts)+1)
+		for i := range more {
+			arm := f.Arm
+			if i < len(restarts) {
+				arm.RestartS = restarts[i]
+			} else {
+				arm.WeirRouter = true
+			}
 			runs = append(runs, func() (err error) {
-				arm := f.Arm
-				arm.RestartS = r
 				more[i], err = s.point(ctx, Job{Scenario: Shift, Model: model, Derate: 1, Point: p, Arm: arm})
 				return err
 			})
@@ -317,7 +321,7 @@ func found(scenario, model string, p Point, t tried, all []tried) Found {
 func tries(ts []tried) []Tried {
 	var out []Tried
 	for _, t := range ts {
-		one := Tried{Prefill: t.arm.Prefill, Loops: t.arm.Loops, Score: round(t.score)}
+		one := Tried{Prefill: t.arm.Prefill, Loops: t.arm.Loops, WeirRouter: t.arm.WeirRouter, Score: round(t.score)}
 		if t.arm.RestartS != RestartS {
 			one.Restart = t.arm.RestartS
 		}
