@@ -35,12 +35,13 @@ func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schema
 	case t.old || young:
 		p.book.Adopt(now, contextOf(t))
 	case p.book.Admitted(k):
-	case len(p.held.ts) == 0 && r.gate(now, p) > 0 && p.book.Admit(now, contextOf(t), p.capacity()):
+	case len(p.held.ts) == 0 && r.letIn(now, t):
 	default:
 		t.state, t.came, t.held = stateWaiting, came, true
 		p.held.push(t)
 		r.waiting++
-		if wait := p.book.Wait(now, r.ahead(t)); wait > p.book.WaitMax() {
+		// Prefill that is behind catches up all the time; only memory is sure to stay full.
+		if wait := p.book.Wait(now, r.ahead(t)); p.full && wait > p.book.WaitMax() {
 			out = r.refuse(now, t, out)
 		}
 		return out, true
@@ -48,6 +49,16 @@ func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schema
 	p.book.Begin(now, contextOf(t))
 	t.begun = true
 	return out, false
+}
+
+// letIn admits the session of a turn that came in, when there is room.
+func (r *Router) letIn(now schemas.Time, t *turn) bool {
+	p := t.in
+	if r.gate(now, p) <= 0 {
+		return false
+	}
+	p.full = !p.book.Admit(now, contextOf(t), p.capacity())
+	return !p.full
 }
 
 // admitHeld admits sessions that wait, as long as there is room, and refuses those that
@@ -97,8 +108,8 @@ func (r *Router) ahead(t *turn) int {
 func (r *Router) refuse(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
 	b := t.in.book
 	retry := b.Wait(now, r.ahead(t))
-	if retry == 0 {
-		retry = b.WaitMax()
+	if retry == 0 || !t.in.full {
+		retry = min(max(retry, b.WaitMax()/4), b.WaitMax())
 	}
 	retry = min(max(retry, retryMinNS), retryMaxNS)
 	n, tokens := b.Sessions()

@@ -173,6 +173,9 @@ func (p *pool) load(now schemas.Time, l *schemas.PoolLoad) {
 	}
 	l.Sessions, l.SessionTokens = p.book.Sessions()
 	for _, x := range p.xs {
+		for _, t := range x.wait.ts {
+			add(t, t.class)
+		}
 		l.Prefilling += len(x.prefills)
 		l.PrefillTokens += x.tokens
 		l.Decoding += x.decoding

@@ -18,6 +18,9 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 			p.refit = false
 			r.relist(now, p, listMisfit)
 		}
+		if p.dirty || p.look {
+			r.repin(now, p, p.look)
+		}
 		if p.dirty {
 			out = r.placeIn(now, p, out)
 		}
@@ -137,8 +140,10 @@ func (r *Router) tryPrefill(now schemas.Time, t *turn, x *executor, n need, out 
 	if x == nil && !t.indirect && r.small((t.expect-1)/blockTokens) {
 		return out, r.move(now, t) // meanwhile others computed it: it waits for a decode slot
 	}
-	pre := r.cheapestPrefill(t, n)
+	pre := r.bestPrefill(t, n)
 	switch {
+	case pre != nil && !pre.room[n]:
+		return out, r.pin(now, t, pre)
 	case pre != nil && pre.role == schemas.RoleMixed && pre.room[needDecode]:
 		// Prefill and decode in one place need no hand-over.
 		t.local = true
@@ -301,25 +306,6 @@ func (r *Router) decodeRoom(x *executor) bool {
 
 // kvShare of an engine's memory may be promised to decodes.
 const kvShare = 0.9
-
-// cheapestPrefill is the executor with room that would be done first: after what
-// waits there, what it brings in and what it computes.
-func (r *Router) cheapestPrefill(t *turn, n need) *executor {
-	if r.cfg.Choose != nil {
-		return r.chosen(t, n, nil)
-	}
-	var best *executor
-	least := 0.0
-	for _, x := range t.in.xs {
-		if !x.room[n] || !x.fits(t) {
-			continue
-		}
-		if s := r.plan(x).seconds + float64(x.tokens)/r.tps(x); best == nil || s < least {
-			best, least = x, s
-		}
-	}
-	return best
-}
 
 // handsOver tells that the executor that prefilled a turn still has its blocks in its
 // engine and gives them to whoever decodes it.

@@ -54,6 +54,7 @@ type pool struct {
 	book          *admit.Book
 	full          bool    // those that are held wait for memory, not for prefill
 	held          heap    // turns whose sessions are not admitted
+	pins          int     // turns that wait for one executor
 	absorbers     int     // decode executors that may compute prompts
 	fresh         *turn   // that came last, to be valued by absorb
 	look          bool    // it is time for absorb to value some more
@@ -111,6 +112,7 @@ func (r *Router) leave(x *executor) {
 	if p == nil {
 		return
 	}
+	r.unpinAll(r.now, x)
 	x.in.count(x, can{}, can{})
 	p.xs = slices.DeleteFunc(p.xs, func(o *executor) bool { return o == x })
 	x.in = nil
@@ -186,7 +188,7 @@ var map3 = [...]int{1, schemas.SizeSMax + 1, schemas.SizeMMax + 1}
 
 // wait puts a turn among the waiting.
 func (r *Router) wait(now schemas.Time, t *turn) {
-	if t.state == stateWaiting && (t.queue != nil || t.listed || t.held) {
+	if t.state == stateWaiting && (t.queue != nil || t.listed || t.held || t.pin != nil) {
 		return
 	}
 	t.state = stateWaiting
@@ -243,7 +245,9 @@ func (r *Router) need(t *turn) need {
 
 // unwait takes a turn from among the waiting.
 func (r *Router) unwait(t *turn) {
-	if t.held {
+	if t.pin != nil {
+		r.unpin(t)
+	} else if t.held {
 		t.held = false
 		t.in.held.remove(t)
 	} else if t.queue != nil {

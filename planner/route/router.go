@@ -30,7 +30,9 @@ type turn struct {
 	held   bool          // its session is not admitted: it waits in held of its pool
 	came   schemas.Time  // with held: when its session came first
 	begun  bool          // it stands in the book of its pool
-	listed bool          // it stands in a list of its pool instead
+	pin    *executor     // in whose queue it waits
+	pinAt  schemas.Time
+	listed bool // it stands in a list of its pool instead
 
 	state    state
 	stage    schemas.Stage // the stage that is placed, or to be placed next
@@ -125,6 +127,8 @@ type executor struct {
 	decoding int              // turns in decodes that are there, and not in prefill elsewhere
 	contexts int              // tokens of their prompts
 	exports  int              // tokens of contexts that it prefilled and that wait for a decode slot
+	wait     heap             // turns that wait for this executor
+	pinned   int              // tokens to be computed of those
 	coming   int              // tokens of prompts for which a slot is kept
 	alone    *turn            // a turn that has the executor to itself
 	reserved *turn            // an alone turn that waits for it to become empty

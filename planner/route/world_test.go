@@ -234,7 +234,19 @@ func (w *world) queues() {
 				}
 			}
 		}
+		pins := 0
 		for _, x := range p.xs {
+			tokens := 0
+			for _, t := range x.wait.ts {
+				note(t)
+				if t.pin != x || t.queue != nil || t.listed {
+					w.t.Fatalf("%s waits for %s and elsewhere", t.ready.Turn, x.id)
+				}
+				pins, tokens = pins+1, tokens+t.queued
+			}
+			if tokens != x.pinned {
+				w.t.Fatalf("%s: %d tokens wait for it, the books say %d", x.id, tokens, x.pinned)
+			}
 			room, takes := w.r.able(x)
 			if room != x.room || takes != x.takes {
 				w.t.Fatalf("%s can %v of %v, the books say %v of %v", x.id, room, takes, x.room, x.takes)
@@ -247,6 +259,9 @@ func (w *world) queues() {
 					takers[n]++
 				}
 			}
+		}
+		if pins != p.pins {
+			w.t.Fatalf("%d turns wait for one executor, the books say %d", pins, p.pins)
 		}
 		if rooms != p.rooms || takers != p.takers {
 			w.t.Fatalf("pool %s: %v have room of %v, the books say %v of %v", p.name, rooms, takers, p.rooms, p.takers)
