@@ -9,13 +9,13 @@ import (
 // long as in M/D/1, ρT/(2(1-ρ)) on average.
 func TestMD1(t *testing.T) {
 	if testing.Short() {
-		t.Skip("half a million turns")
+		t.Skip("75,000 turns")
 	}
 	cal := toyCal(t)
-	// 300 agents that think for 100 s on average ask 3 times a second each 100 ms of
+	// 400 agents that think for 100 s on average ask 4 times a second each 100 ms of
 	// work. An agent thinks for so long that arrivals hardly depend on the queue.
-	for _, agents := range []int{300, 600} {
-		sc := toy(t, `"duration_s":15000,"discard_s":500,"phases":[{"workload":"probe"}]`)
+	for _, agents := range []int{400, 550} {
+		sc := toy(t, `"duration_s":10000,"discard_s":500,"phases":[{"workload":"probe"}]`)
 		sc.Cluster.Workers = 2
 		sys := System{Name: "md1", Prefill: 1, Tier: TierNone, Order: OrderLRU}
 		sys.Route.DirectMax = -1
