@@ -2,24 +2,25 @@ package flip
 
 // Names of the rules, as they stand in Plan.Rule.
 const (
-	RuleGain      = "gain"      // a better split; roles change
-	RuleBest      = "best"      // no split is better
-	RuleDeadBand  = "dead_band" // one is better, but within the dead band
-	RuleRegret    = "regret"    // staying has not cost enough yet to pay for the change
-	RuleSettle    = "settle"    // the last change has not shown its effect
-	RuleDwell     = "dwell"     // the last change was the other way round, too recently
-	RuleInFlight  = "in_flight" // as many role changes as allowed are under way
-	RuleUnpressed = "unpressed" // neither side is pressed
-	RuleStale     = "stale"     // reports or the router's load are too old to decide on
-	RuleSamples   = "samples"   // too few measurements
-	RulePaused    = "paused"    // people paused the planner
-	RulePinned    = "pinned"    // what should change is pinned, held or of people's choice
-	RuleFloor     = "floor"     // a phase has no executor left
-	RuleStart     = "start"     // first roles
-	RuleUnfit     = "unfit"     // an executor is unfit and goes out of work
-	RuleFit       = "fit"       // it is fit again
-	RuleAbsorb    = "absorb"    // what decode executors may compute themselves changes
-	RuleQuiet     = "quiet"     // no executor that could change
+	RuleGain       = "gain"        // a better split; roles change
+	RuleBest       = "best"        // no split is better
+	RuleDeadBand   = "dead_band"   // one is better, but within the dead band
+	RuleRegret     = "regret"      // staying has not cost enough yet to pay for the change
+	RuleSettle     = "settle"      // the last change has not shown its effect
+	RuleDwell      = "dwell"       // the last change was the other way round, too recently
+	RuleInFlight   = "in_flight"   // as many role changes as allowed are under way
+	RuleUnpressed  = "unpressed"   // neither side is pressed
+	RuleStale      = "stale"       // reports or the router's load are too old to decide on
+	RuleSamples    = "samples"     // too few measurements
+	RulePaused     = "paused"      // people paused the planner
+	RulePinned     = "pinned"      // what should change is pinned, held or of people's choice
+	RuleFloor      = "floor"       // a phase has no executor left
+	RuleRolledBack = "rolled_back" // a role change did not come into force
+	RuleStart      = "start"       // first roles
+	RuleUnfit      = "unfit"       // an executor is unfit and goes out of work
+	RuleFit        = "fit"         // it is fit again
+	RuleAbsorb     = "absorb"      // what decode executors may compute themselves changes
+	RuleQuiet      = "quiet"       // no executor that could change
 )
 
 // Config of the rules. Times are seconds.

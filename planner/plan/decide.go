@@ -24,6 +24,7 @@ type decision struct {
 // something ends the look:
 //
 //	bus away, grace       nothing is known
+//	rolled_back           what stands on ROLE is what executors do
 //	unfit, fit, floor     who can work, and whether both phases have somebody
 //	start                 first roles
 //	paused                people said so
@@ -56,8 +57,7 @@ func (p *Planner) decide(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 }
 
 func (p *Planner) judge(v *view) decision {
-	p.overdue(v)
-	for _, f := range [...]func(*view) *decision{p.health, p.floor, p.first} {
+	for _, f := range [...]func(*view) *decision{p.overdue, p.health, p.floor, p.first} {
 		if d := f(v); d != nil {
 			return *d
 		}

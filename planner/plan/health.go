@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/weir-dev/weir/planner/flip"
@@ -8,24 +9,40 @@ import (
 )
 
 // overdue gives up role changes that do not come into force: the executor rolled back,
-// lost its place in the stream, or hangs. It is left alone for a while, and gets its old
-// role back on paper, so that what stands on ROLE is what it does.
-func (p *Planner) overdue(v *view) {
+// or hangs. It is left alone for a while, and gets the role that it has back on paper, so
+// that what stands on ROLE is what it does.
+func (p *Planner) overdue(v *view) *decision {
+	d := &decision{rule: flip.RuleRolledBack, always: true}
 	for _, x := range v.fit {
-		since := max(x.seqAt, x.sentAt)
-		if !x.flying() || int64(v.now-since) <= int64(p.cfg.Apply) {
+		age := v.now - max(x.seqAt, x.sentAt)
+		if !x.flying() || int64(age) <= int64(p.cfg.Apply) && (x.rep.problem == "" || x.sent != nil || age <= problemAge) {
 			continue
 		}
 		if x.sent != nil { // no answer to the publish: it may stand or not
 			x.sent = nil
 			continue
 		}
-		if x.hold > v.now {
-			continue
-		}
 		p.counts.GivenUp++
+		x.lost = x.seq
 		x.hold, x.held = v.now+schemas.Time(p.cfg.Avoid), "its last role change did not come into force"
+		if works(x.role) && x.assign != nil && x.role != x.assign.Role {
+			c := p.change(v, x, x.role, "as it is")
+			c.From = x.assign.Role
+			d.changes = append(d.changes, c)
+			d.reason = fmt.Sprintf("%s did not become %s within %.0f s and goes on as %s: %s", x.id, x.assign.Role, float64(age)/1e9, x.role, cmp.Or(x.rep.problem, "it does not say why"))
+		}
 	}
+	if len(d.changes) == 0 {
+		return nil
+	}
+	return d
+}
+
+// problemAge: a report that names a problem is about the last assignment when that is so old.
+const problemAge = 4_000_000_000
+
+func works(r schemas.Role) bool {
+	return r == schemas.RolePrefill || r == schemas.RoleDecode || r == schemas.RoleMixed
 }
 
 // health takes unfit executors out of work and brings fit ones back.

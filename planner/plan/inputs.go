@@ -26,6 +26,8 @@ type report struct {
 	busyD  float64
 	kvUsed int
 	flips  uint64
+	// problem is why the last assignment is not in force.
+	problem string
 
 	prefillTokens, decodeTokens, prefillNS, decodeNS, steps, rows demand.Total
 }
@@ -46,6 +48,7 @@ func (p *Planner) report(now schemas.Time, m *schemas.Report) {
 	}
 	o := p.pool(x.pool)
 	r := &x.rep
+	r.problem = m.Problem
 	if o == nil || m.AtNS <= r.ns && r.at != 0 || m.PrefillNS < 0 || m.DecodeNS < 0 || m.BusyNS < 0 || m.KVUsed < 0 {
 		p.counts.BadReports++
 		if int64(now-r.at) > int64(p.cfg.ReportAge) {

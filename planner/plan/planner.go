@@ -61,6 +61,7 @@ type executor struct {
 	sent   *schemas.Assignment
 	sentAt schemas.Time
 
+	lost    uint64       // sequence of an assignment that was given up
 	changed schemas.Time // last change of role by this planner
 	hold    schemas.Time // it is left alone until then
 	held    string       // and why
@@ -291,11 +292,13 @@ func (p *Planner) forget(now schemas.Time) {
 	})
 }
 
-// role is the one that x has or is about to have.
+// target is the role that x has or is about to have.
 func (x *executor) target() schemas.Role {
 	switch {
 	case x.sent != nil:
 		return x.sent.Role
+	case x.lost != 0 && x.lost == x.seq && works(x.role):
+		return x.role
 	case x.assign != nil && x.seq > 0:
 		return x.assign.Role
 	case x.role == schemas.RoleDraining:
@@ -306,5 +309,8 @@ func (x *executor) target() schemas.Role {
 
 // flying: its role is changing.
 func (x *executor) flying() bool {
-	return x.sent != nil || x.role == schemas.RoleDraining || x.assign != nil && x.seq > x.epoch
+	if x.sent != nil {
+		return true
+	}
+	return (x.lost == 0 || x.lost != x.seq) && (x.role == schemas.RoleDraining || x.assign != nil && x.seq > x.epoch)
 }

@@ -249,16 +249,26 @@ func TestLies(t *testing.T) {
 }
 
 // TestLate: a change of roles that does not come into force is given up, the executor
-// left alone, and the others go on.
+// left alone, and the others go on, also where only one may change at a time.
 func TestLate(t *testing.T) {
-	c := newCell(1, plan.Config{Model: glm()}, 6, 1, computerUse(always(400)))
-	c.run(5)
-	c.onAssign = func(x *fakeExec, _ *schemas.Assignment) bool { return x.id != "e01" } // hangs
-	c.runChecked(t, 120)
-	if p, _ := c.roles(); p < 3 {
-		t.Errorf("one executor that does not obey keeps %d from prefilling", 3-p)
-	}
-	if n := c.p.Counts().GivenUp; n < 1 || n > 8 {
-		t.Errorf("given up %d times", n)
+	for _, n := range []int{4, 6} {
+		c := newCell(1, plan.Config{Model: glm()}, n, 1, computerUse(always(70*n)))
+		stubborn := ""
+		c.onAssign = func(x *fakeExec, a *schemas.Assignment) bool {
+			if stubborn == "" && a.Role != x.role {
+				stubborn = x.id // the first one that is asked rolls back, whenever it is asked
+			}
+			return x.id != stubborn || a.Role == x.role
+		}
+		c.runChecked(t, 150)
+		if p, _ := c.roles(); p < n/2 {
+			t.Errorf("one of %d that does not obey keeps %d from prefilling", n, n/2-p)
+		}
+		if got := c.p.Counts().GivenUp; got < 1 || got > 8 {
+			t.Errorf("given up %d times", got)
+		}
+		if !slices.ContainsFunc(c.plans, func(m *schemas.Plan) bool { return m.Rule == "rolled_back" }) {
+			t.Error("no decision says so")
+		}
 	}
 }
