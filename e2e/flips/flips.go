@@ -75,7 +75,8 @@ func (o *Options) defaults() {
 // slots: the whole load fits one decode executor, which may be all that decodes.
 func (o *Options) args() []string {
 	return append([]string{
-		"--engine", o.Engine, "--prefill", "2", "--decode", "2", "--ctx", "8192", "--slots", strconv.Itoa(o.Agents + 2), "--kv-mem", "1GiB", "--direct-max=-1",
+		"--engine", o.Engine, "--prefill", "2", "--decode", "2", "--ctx", "8192", "--slots", strconv.Itoa(o.Agents + 2), "--direct-max=-1",
+		"--kv-mem", "4GiB", // both runs of all sessions, or the second one is not admitted
 		"--planner", "off", // roles are changed by the run
 	}, o.Args...)
 }

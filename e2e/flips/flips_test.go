@@ -14,7 +14,7 @@ func short(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Engine: "go", Seed: 1, Agents: 4, Long: 600, Gap: 250 * time.Millisecond, Args: []string{"--model", path, "--ctx", "4096"}, Log: t.Logf}
+	return Options{Engine: "go", Seed: 1, Agents: 4, Long: 600, Gap: 250 * time.Millisecond, Args: []string{"--model", path, "--ctx", "4096", "--kv-mem", "1GiB"}, Log: t.Logf}
 }
 
 func judge(t *testing.T, f *Figures, err error) {
