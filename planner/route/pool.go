@@ -171,7 +171,7 @@ func (r *Router) able(x *executor) (room, takes can) {
 	}
 	open, prefill := x.open(), r.prefillRoom(x)
 	a := schemas.Assignment{Role: x.role, Classes: x.classes}
-	for n, size := range map3 {
+	for n, size := range classSizes {
 		takes[needS+need(n)] = a.Allows(schemas.StagePrefill, size)
 		room[needS+need(n)] = open && prefill && takes[needS+need(n)]
 	}
@@ -183,8 +183,8 @@ func (r *Router) able(x *executor) (room, takes can) {
 	return room, takes
 }
 
-// map3 are prompts of the classes S, M and L.
-var map3 = [...]int{1, schemas.SizeSMax + 1, schemas.SizeMMax + 1}
+// classSizes are prompts of the classes S, M and L, one of each.
+var classSizes = [...]int{1, schemas.SizeSMax + 1, schemas.SizeMMax + 1}
 
 // wait puts a turn among the waiting.
 func (r *Router) wait(now schemas.Time, t *turn) {
