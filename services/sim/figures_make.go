@@ -163,3 +163,71 @@ func (r *recorder) jain() float64 {
 	}
 	return sum * sum / (n * squares)
 }
+
+// figures sums up a run.
+func (w *world) figures() *Figures {
+	end := w.since(w.sim.Now())
+	f := &Figures{
+		Scenario: w.sc.Name, System: w.sys.Name, Model: w.cal.ID, Derate: w.cal.Derate, Load: w.o.Load, Seed: w.o.Seed, PeriodS: w.periodS,
+		MakespanS: w.since(w.rec.last), Classes: map[string]*Totals{}, Flips: w.check.flips, FlipMS: dist(w.check.flipMS),
+		Restarts: w.restarts, Handed: w.rec.handed, Refused: w.rec.refusals, Splits: w.check.splits, Violation: w.check.broke, Steps: w.sim.Steps(), Events: w.sim.Events(),
+	}
+	if w.durationS > 0 {
+		f.MakespanS = min(end, w.durationS)
+	}
+	f.CountedS = max(0, f.MakespanS-w.discardS)
+	f.Totals = w.rec.all.totals(f.CountedS)
+	for name, s := range w.rec.classes {
+		t := s.totals(f.CountedS)
+		f.Classes[name] = &t
+	}
+	for _, s := range w.rec.phases {
+		t := s.totals(f.CountedS)
+		f.Phases = append(f.Phases, &t)
+	}
+	living := w.front.living()
+	for _, name := range sortedKeys(living) {
+		w.rec.session(w.sim.Now(), living[name])
+	}
+	f.Jain = w.rec.jain()
+	w.busy(f)
+	total, used := 0, 0
+	for _, n := range w.mem.nodes {
+		total, used = total+n.total, used+n.used
+	}
+	if total > 0 {
+		f.TierUsed = float64(used) / float64(total)
+	}
+	if w.load != nil {
+		for _, p := range w.load.Pools {
+			f.Absorbed += p.Absorbed
+		}
+	}
+	return f
+}
+
+// busy is the share of its time that each role computed.
+func (w *world) busy(f *Figures) {
+	var inP, inD, busyP, busyD float64
+	end := w.since(w.sim.Now())
+	for i, s := range f.Splits {
+		to := end
+		if i+1 < len(f.Splits) {
+			to = f.Splits[i+1].AtS
+		}
+		if d := to - max(0, s.AtS); d > 0 {
+			inP += d * float64(s.Prefill+s.Mixed)
+			inD += d * float64(s.Decode+s.Mixed)
+		}
+	}
+	for _, e := range w.execs {
+		busyP += float64(e.busyP) / 1e9
+		busyD += float64(e.busyD) / 1e9
+	}
+	if inP > 0 {
+		f.BusyP = busyP / inP
+	}
+	if inD > 0 {
+		f.BusyD = busyD / inD
+	}
+}

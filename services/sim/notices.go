@@ -9,7 +9,6 @@ import (
 type notices struct {
 	n      *node
 	seq    uint64
-	epoch  uint64
 	stores []schemas.Extent
 	evicts []schemas.Extent
 	clear  bool
