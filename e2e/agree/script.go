@@ -19,7 +19,7 @@ type Size struct {
 }
 
 // Full is the size of the figure: a tenth of the work.
-func Full() Size { return Size{Share: 0.1, Slots: 0.25, Seed: 1} }
+func Full() Size { return Size{Share: 0.1, Slots: 0.8, Seed: 1} }
 
 // scale makes a small, fast form of the shift: fewer sessions in fewer slots, whose
 // tools answer speed times as fast.
