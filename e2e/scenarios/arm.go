@@ -49,6 +49,8 @@ type Arm struct {
 	// WeirRouter gives the dynamo-like planner weir's router: a trial that tells apart
 	// what its two policies do. No bar is computed with it.
 	WeirRouter bool `json:"weir_router,omitempty"`
+	// MixSteps is the chunking of aggregated: decode steps between two prefill steps.
+	MixSteps int `json:"mix_steps,omitempty"`
 }
 
 func (a Arm) String() string {
@@ -61,6 +63,9 @@ func (a Arm) String() string {
 	}
 	if a.WeirRouter {
 		s += ", weir's router"
+	}
+	if a.MixSteps > 0 {
+		s += fmt.Sprintf(", %d decode steps between prefills", a.MixSteps)
 	}
 	return s
 }
@@ -78,7 +83,7 @@ func (a Arm) System(sc *sim.Scenario, cal *calib.Calibration, seed uint64) (sim.
 	case HBMOnly:
 		s.Tier = sim.TierNone
 	case Aggregated:
-		s.Mixed = true
+		s.Mixed, s.MixSteps = true, a.MixSteps
 	case DynamoA, DynamoB:
 		cfg := baseline.Config{Epoch: 1, Cal: cal}
 		switch a.Loops {

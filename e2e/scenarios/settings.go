@@ -47,6 +47,7 @@ type Tried struct {
 	Restart float64 `json:"restart_s,omitempty"`
 	// WeirRouter: with weir's router, see Arm. It is no candidate.
 	WeirRouter bool `json:"weir_router,omitempty"`
+	MixSteps   int  `json:"mix_steps,omitempty"` // see Arm
 	// Concurrency is set where weir's peak is looked for; the score is goodput then.
 	Concurrency int     `json:"concurrency,omitempty"`
 	Score       float64 `json:"score"`

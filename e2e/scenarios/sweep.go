@@ -12,6 +12,7 @@ func (s *Search) Swept() (swept, leftOut []string) {
 		"static, both tiers: how many of the workers prefill",
 		"dynamo-like, start a: the split that is best for the first phase alone (private tier); start b: best for the whole run; target throughput, sla with its throughput loop, sla with both loops",
 		"dynamo-like: restart 240 s in every figure; 5, 60 and 120 s, and 240 s with weir's router, at load 1 beside it",
+		"aggregated: 4, 8, 16 or 32 decode steps between two prefill steps, at the first point (load 1)",
 		"overload: the smallest concurrency at which weir's goodput is within 1 % of its most",
 	}
 	if !s.Reduced {
@@ -88,7 +89,7 @@ func (s *Search) mixes(ctx context.Context, scenario, model string) ([]Found, er
 		add(func() ([]Found, error) { return s.splits(ctx, scenario, model, k, points) })
 	}
 	if !s.Reduced || scenario == Stationary {
-		add(func() ([]Found, error) { return s.plain(ctx, scenario, model, Arm{Kind: Aggregated}, points) })
+		add(func() ([]Found, error) { return s.aggregated(ctx, scenario, model, points) })
 	}
 	if !s.Reduced {
 		add(func() ([]Found, error) { return s.plain(ctx, scenario, model, Arm{Kind: HBMOnly, Prefill: 6}, points) })
@@ -133,6 +134,27 @@ func (s *Search) plain(ctx context.Context, scenario, model string, a Arm, point
 	return out, Go(fs...)
 }
 
+// mixSteps are the chunkings of aggregated that are tried.
+var mixSteps = []int{4, 8, 16, 32}
+
+// aggregated tunes the chunking at the first point and keeps it.
+func (s *Search) aggregated(ctx context.Context, scenario, model string, points []Point) ([]Found, error) {
+	all := make([]tried, len(mixSteps))
+	var fs []func() error
+	for i, n := range mixSteps {
+		fs = append(fs, func() (err error) {
+			all[i], err = s.point(ctx, Job{Scenario: scenario, Model: model, Derate: 1, Point: points[0], Arm: Arm{Kind: Aggregated, MixSteps: n}})
+			return err
+		})
+	}
+	if err := Go(fs...); err != nil {
+		return nil, err
+	}
+	best := top(all)
+	rest, err := s.plain(ctx, scenario, model, best.arm, points[1:])
+	return append([]Found{found(scenario, model, points[0], best, all)}, rest...), err
+}
+
 // shift tunes the baselines of the shift. Loads are looked at from 1 outwards, so that
 // each starts from the best of its neighbour.
 func (s *Search) shift(ctx context.Context, model string) ([]Found, error) {
@@ -159,7 +181,7 @@ func (s *Search) shift(ctx context.Context, model string) ([]Found, error) {
 			dyn, err = s.dynamo(ctx, model, private[0].Arm.Prefill, all)
 			return err
 		},
-		func() (err error) { agg, err = s.plain(ctx, Shift, model, Arm{Kind: Aggregated}, all); return err },
+		func() (err error) { agg, err = s.aggregated(ctx, Shift, model, all); return err },
 	)
 	return slices.Concat(shared, private, agg, dyn), err
 }
@@ -321,7 +343,7 @@ func found(scenario, model string, p Point, t tried, all []tried) Found {
 func tries(ts []tried) []Tried {
 	var out []Tried
 	for _, t := range ts {
-		one := Tried{Prefill: t.arm.Prefill, Loops: t.arm.Loops, WeirRouter: t.arm.WeirRouter, Score: round(t.score)}
+		one := Tried{Prefill: t.arm.Prefill, Loops: t.arm.Loops, WeirRouter: t.arm.WeirRouter, MixSteps: t.arm.MixSteps, Score: round(t.score)}
 		if t.arm.RestartS != RestartS {
 			one.Restart = t.arm.RestartS
 		}

@@ -149,8 +149,8 @@ func (c *checker) heartbeat(e *exec, h *schemas.Heartbeat) {
 const idleNS = schemas.Time(1e9)
 
 func (c *checker) idles(now schemas.Time, e *exec) {
-	if c.w.sys.Admit {
-		return // turns of sessions that are not admitted wait by intent
+	if c.w.sys.Admit || c.w.sys.Route.Choose != nil {
+		return // turns of sessions that are not admitted wait by intent, and others' routers bind turns as they arrive
 	}
 	waits := 0
 	for _, x := range c.w.front.flights {
