@@ -22,7 +22,6 @@ type changer struct {
 	rng   *rand.Rand
 	ids   []string
 	roles map[string]schemas.Role // assigned last
-	after time.Duration           // of quiet, from one change to the next
 }
 
 func newChanger(nc *nats.Conn, cell string, w *watch, seed uint64, roles map[string]schemas.Role, ids []string) (*changer, error) {

@@ -27,7 +27,6 @@ type fakeCell struct {
 	waitP   []*fakeTurn
 	waitD   []*fakeTurn
 	think   []*fakeTurn
-	running int
 
 	load     schemas.PoolLoad
 	seq      uint64

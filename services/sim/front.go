@@ -22,7 +22,6 @@ type front struct {
 	tickAt   schemas.Time // when slots are looked at again; Never without a drift
 	active   int
 	ended    int // sessions
-	done     bool
 }
 
 // flight is a turn on its way.
