@@ -48,7 +48,7 @@ type Key struct{ Tenant, Session string }
 type session struct {
 	key      Key
 	branches []branch
-	first    int // tokens of its own when it was first seen
+	final    int // tokens of its own that it is assumed to end with, before sessions have told
 	tokens   int // of its own now: of all branches
 	running  int // turns without a result
 	turns    int
@@ -126,7 +126,7 @@ func (b *Book) Admit(now schemas.Time, t Turn, capacity int) bool {
 	}
 	if capacity > 0 && len(b.sessions) > 0 {
 		b.forecast.refresh(b)
-		if !b.forecast.fits(own, int(b.cfg.Fill*float64(capacity))) {
+		if !b.forecast.fits(own, b.final(t), int(b.cfg.Fill*float64(capacity))) {
 			return false
 		}
 	}
@@ -143,11 +143,16 @@ func (b *Book) Adopt(now schemas.Time, t Turn) {
 	s := &session{key: t.Key, seen: now, whole: t.Known == 0}
 	b.sessions[t.Key] = s
 	b.set(s, t.Branch, t.Tokens, t.sharedFirst())
-	s.first = max(1, s.tokens)
+	s.final = b.final(t)
 	if !s.whole && b.forecast.grow > 0 {
 		s.turns = int(float64(s.tokens) / b.forecast.grow) // about as many as its context tells
 	}
 	b.forecast.add(s)
+}
+
+// final is what a session is assumed to end with, less what it shares.
+func (b *Book) final(t Turn) int {
+	return int(float64(t.Tokens)*b.cfg.Growth) - t.sharedFirst()
 }
 
 // sharedFirst is what of a session's first prompt others had computed. Of one whose

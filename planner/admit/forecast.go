@@ -125,18 +125,18 @@ func (f *forecast) step() float64 { return max(1, f.mean/(horizons-1)) }
 // add adds one session.
 func (f *forecast) add(s *session) {
 	for i := range f.at {
-		f.at[i] += f.of(i, s.turns, s.first, s.tokens)
+		f.at[i] += f.of(i, s.turns, s.final, s.tokens)
 	}
 }
 
 // of is what a context of so many tokens, of a session with so many turns, is expected to
 // take at one horizon, in whole tokens: then the sum is the same in every order. It grows
-// by what contexts grow per turn, to the largest that was seen or the factor that is
+// by what contexts grow per turn, to the largest that was seen or to final, what is
 // assumed, and is gone when its session has ended.
-func (f *forecast) of(horizon, turns, first, tokens int) float64 {
-	most := max(float64(first)*f.cfg.Growth, float64(f.largest))
+func (f *forecast) of(horizon, turns, final, tokens int) float64 {
+	most := float64(max(final, f.largest))
 	if f.ends == 0 && horizon > 0 {
-		return float64(int(max(float64(tokens), float64(first)*f.cfg.Growth))) // nobody has ended: all may grow to the end
+		return float64(max(tokens, final)) // nobody has ended: all may grow to the end
 	}
 	turns = min(max(turns, 1), maxTurns)
 	ahead := float64(horizon) * f.step()
@@ -148,11 +148,11 @@ func (f *forecast) of(horizon, turns, first, tokens int) float64 {
 	return float64(int(grown * share))
 }
 
-// fits reports whether a session whose first context has so many tokens fits at every
-// horizon.
-func (f *forecast) fits(tokens, capacity int) bool {
+// fits reports whether a session that begins with so many tokens and is assumed to end
+// with final fits at every horizon.
+func (f *forecast) fits(tokens, final, capacity int) bool {
 	for i := range f.at {
-		if f.at[i]+f.of(i, 1, tokens, tokens) > float64(capacity) {
+		if f.at[i]+f.of(i, 1, final, tokens) > float64(capacity) {
 			return false
 		}
 	}

@@ -26,6 +26,7 @@ func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schema
 	}
 	t.keys[byKey] = int64(r.fair.At(now, came, k, t.ready.Priority))
 	if !r.cfg.Admit {
+		r.arrived(t)
 		return out, false
 	}
 	// A router that has just started does not know the sessions that were admitted: they
@@ -48,6 +49,7 @@ func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schema
 	}
 	p.book.Begin(now, contextOf(t))
 	t.begun = true
+	r.arrived(t)
 	return out, false
 }
 
@@ -76,6 +78,7 @@ func (r *Router) admitHeld(now schemas.Time, p *pool, out []schemas.Msg) []schem
 		p.held.remove(t)
 		t.held, t.begun = false, true
 		p.book.Begin(now, contextOf(t))
+		r.arrived(t)
 		r.enqueue(now, t)
 		room -= t.expect
 	}
@@ -114,7 +117,7 @@ func (r *Router) refuse(now schemas.Time, t *turn, out []schemas.Msg) []schemas.
 	retry = min(max(retry, retryMinNS), retryMaxNS)
 	n, tokens := b.Sessions()
 	b.Refuse(keyOf(t), t.came)
-	t.in.totals.refuse(t)
+	t.in.totals.refused++
 	return r.fail(now, t, &schemas.Failure{
 		Code: schemas.CodeBusy, RetryNS: retry,
 		Message: fmt.Sprintf("%d sessions with contexts of %d tokens are served, and there is no room for another one; it is expected in %d s", n, tokens, (retry+999_999_999)/1_000_000_000),

@@ -15,44 +15,23 @@ type totals struct {
 	absorbed, refused       uint64
 
 	// over is how many tokens too many were counted of turns of which memory held
-	// more than was known, or that were refused; the next turns pay them back, because totals only grow.
+	// more than was known; the next turns pay them back, because totals only grow.
 	over int
-	// back and backPrompt are the same of turns that were refused.
-	back, backPrompt int
 }
 
-// arrived counts a turn that became ready, with what is to be computed as far as the
-// directory knows. One that was admitted before this router started was counted by
-// the one before, and stands in what waits.
-func (r *Router) arrived(now schemas.Time, t *turn) {
-	r.look(now, t)
-	t.expect = r.missing(t)
+// arrived counts a turn that became ready and may be placed, with what is to be computed
+// as far as the directory knows. One that was admitted before this router started was
+// counted by the one before, and stands in what waits. One whose session is not admitted is
+// no demand on any role: it is counted when it is, and a refused one never.
+func (r *Router) arrived(t *turn) {
 	if t.old {
 		return
 	}
 	c := &t.in.totals
 	t.counted = t.expect
-	if c.back > 0 {
-		c.back--
-	} else {
-		c.turns++
-	}
-	pay := min(c.backPrompt, t.ready.Prompt.N)
-	c.backPrompt -= pay
-	c.prompt += uint64(t.ready.Prompt.N - pay)
+	c.turns++
+	c.prompt += uint64(t.ready.Prompt.N)
 	c.compute(t.ready.Prompt.N, t.expect)
-}
-
-// refuse takes out a turn that was refused and will come again: totals only grow, so the
-// next ones pay.
-func (c *totals) refuse(t *turn) {
-	c.refused++
-	c.over += t.counted
-	if t.counted > 0 {
-		c.back++
-		c.backPrompt += t.ready.Prompt.N
-	}
-	t.counted = 0
 }
 
 // compute adds tokens to be computed of a prompt of n tokens.
@@ -165,10 +144,6 @@ func (p *pool) load(now schemas.Time, l *schemas.PoolLoad) {
 	}
 	l.Held = len(p.held.ts)
 	for _, t := range p.held.ts {
-		if !p.full { // more that prefill would help
-			l.WaitPrefill++
-			l.WaitTokens += t.expect
-		}
 		l.OldestNS = max(l.OldestNS, int64(now-t.since))
 	}
 	l.Sessions, l.SessionTokens = p.book.Sessions()

@@ -183,7 +183,7 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 	if m.DeadlineNS > 0 {
 		r.late.push(t)
 	}
-	r.arrived(now, t)
+	r.look(now, t)
 	out, held := r.enter(now, t, out)
 	if held {
 		return out
