@@ -23,13 +23,25 @@ const (
 	pause = 50 * time.Millisecond
 )
 
+// ErrUnreadable: the last assignment or mode is not one, or one of a later version. It is
+// returned together with its sequence, so that it can be replaced.
+var ErrUnreadable = errors.New("cannot be read")
+
+// Unread leaves out ErrUnreadable, for writers who replace whatever is there.
+func Unread(err error) error {
+	if errors.Is(err, ErrUnreadable) {
+		return nil
+	}
+	return err
+}
+
 // Role writes an executor's role and pins it: a planner leaves alone what people set.
 // It writes nothing when the role is in force already. Another writer who is faster
 // makes it try again, a few times.
 func Role(ctx context.Context, nc *nats.Conn, cell, executor string, role schemas.Role, by string) error {
 	return attempt(ctx, nc, executor, role, func(js jetstream.JetStream) error {
 		a, seq, err := Read(ctx, js, cell, executor)
-		if err != nil || (a != nil && a.Role == role && a.Pinned && len(a.Classes) == 0) {
+		if err = Unread(err); err != nil || (a != nil && a.Role == role && a.Pinned && len(a.Classes) == 0) {
 			return err
 		}
 		_, err = Write(ctx, js, cell, executor, &schemas.Assignment{Header: schemas.H(), Role: role, Pinned: true, By: by, Reason: "set by " + by}, seq)
@@ -42,7 +54,7 @@ func Role(ctx context.Context, nc *nats.Conn, cell, executor string, role schema
 func Start(ctx context.Context, nc *nats.Conn, cell, executor string, role schemas.Role, by string, keep func(*schemas.Assignment) bool) (epoch uint64, err error) {
 	err = attempt(ctx, nc, executor, role, func(js jetstream.JetStream) error {
 		a, seq, err := Read(ctx, js, cell, executor)
-		if err != nil {
+		if err = Unread(err); err != nil {
 			return err
 		}
 		if epoch = seq; a != nil && (keep(a) || a.Role == role && len(a.Classes) == 0 && !a.Pinned) {
@@ -59,7 +71,7 @@ func Start(ctx context.Context, nc *nats.Conn, cell, executor string, role schem
 func First(ctx context.Context, nc *nats.Conn, cell, executor string, role schemas.Role, by string) error {
 	return attempt(ctx, nc, executor, role, func(js jetstream.JetStream) error {
 		a, seq, err := Read(ctx, js, cell, executor)
-		if err != nil || a != nil {
+		if err = Unread(err); err != nil || a != nil {
 			return err
 		}
 		_, err = Write(ctx, js, cell, executor, &schemas.Assignment{Header: schemas.H(), Role: role, By: by, Reason: "first role"}, seq)
@@ -87,7 +99,8 @@ func attempt(ctx context.Context, nc *nats.Conn, executor string, role schemas.R
 	}
 }
 
-// Read returns an executor's assignment and its epoch; nil and 0 when it has none.
+// Read returns an executor's assignment and its epoch; nil and 0 when it has none, nil
+// and its sequence with ErrUnreadable.
 func Read(ctx context.Context, js jetstream.JetStream, cell, executor string) (*schemas.Assignment, uint64, error) {
 	s, err := js.Stream(ctx, streams.Role)
 	if err != nil {
@@ -101,7 +114,10 @@ func Read(ctx context.Context, js jetstream.JetStream, cell, executor string) (*
 		return nil, 0, err
 	}
 	a := &schemas.Assignment{}
-	return a, m.Sequence, schemas.Decode(m.Data, a)
+	if err := schemas.Decode(m.Data, a); err != nil {
+		return nil, m.Sequence, fmt.Errorf("the last assignment of %s, epoch %d, %w: %w", executor, m.Sequence, ErrUnreadable, err)
+	}
+	return a, m.Sequence, nil
 }
 
 // Write publishes an assignment if seq is still the last one, and returns its epoch.

@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -83,6 +84,44 @@ func TestWriteRefusesTheSlower(t *testing.T) {
 	}
 	if _, err := Write(t.Context(), js, "c0", "x", a, 0); err == nil {
 		t.Error("a writer who did not know the last epoch was not refused")
+	}
+}
+
+// TestUnreadable: what cannot be read is named with its place, and everyone who writes
+// replaces it.
+func TestUnreadable(t *testing.T) {
+	nc, js := bus(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	writers := map[string]func() error{
+		"first": func() error { return First(ctx, nc, "c0", "first", schemas.RoleDecode, "test") },
+		"role":  func() error { return Role(ctx, nc, "c0", "role", schemas.RoleDecode, "test") },
+		"start": func() error {
+			_, err := Start(ctx, nc, "c0", "start", schemas.RoleDecode, "test", func(*schemas.Assignment) bool { return true })
+			return err
+		},
+	}
+	for id, write := range writers {
+		for _, body := range []string{"garbage", `{"v":99,"role":"decode"}`, `{"v":1,"role":"emperor"}`} {
+			if _, err := js.Publish(ctx, schemas.RoleSubject("c0", id), []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			if a, epoch, err := Read(ctx, js, "c0", id); a != nil || epoch == 0 || !errors.Is(err, ErrUnreadable) {
+				t.Errorf("%s: read %+v, epoch %d, %v", body, a, epoch, err)
+			}
+			if err := write(); err != nil {
+				t.Fatalf("%s over %s: %v", id, body, err)
+			}
+			if a, _, err := Read(ctx, js, "c0", id); err != nil || a.Role != schemas.RoleDecode {
+				t.Errorf("%s over %s: %+v, %v", id, body, a, err)
+			}
+		}
+	}
+	if _, err := js.Publish(ctx, schemas.ModeSubject("c0"), []byte("garbage")); err != nil {
+		t.Fatal(err)
+	}
+	if m, seq, err := ReadMode(ctx, js, "c0"); m != nil || seq == 0 || !errors.Is(err, ErrUnreadable) {
+		t.Errorf("mode: %+v, sequence %d, %v", m, seq, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package assign
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // ReadMode returns the mode that was set for a cell's planner and its sequence; nil and
-// 0 when nobody ever set one, which means act.
+// 0 when nobody ever set one, which means act; nil and its sequence with ErrUnreadable.
 func ReadMode(ctx context.Context, js jetstream.JetStream, cell string) (*schemas.PlannerMode, uint64, error) {
 	s, err := js.Stream(ctx, streams.Role)
 	if err != nil {
@@ -25,7 +26,10 @@ func ReadMode(ctx context.Context, js jetstream.JetStream, cell string) (*schema
 		return nil, 0, err
 	}
 	mode := &schemas.PlannerMode{}
-	return mode, m.Sequence, schemas.Decode(m.Data, mode)
+	if err := schemas.Decode(m.Data, mode); err != nil {
+		return nil, m.Sequence, fmt.Errorf("the last message on %s, sequence %d, %w: %w", m.Subject, m.Sequence, ErrUnreadable, err)
+	}
+	return mode, m.Sequence, nil
 }
 
 // WriteMode sets the mode if seq is still the sequence of the last one.

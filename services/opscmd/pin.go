@@ -46,6 +46,8 @@ func (b *bus) repin(cmd *cobra.Command, executor string, pinned bool) error {
 	defer nc.Close()
 	a, last, err := assign.Read(cmd.Context(), js, b.cell, executor)
 	switch {
+	case errors.Is(err, assign.ErrUnreadable):
+		return fmt.Errorf("%w; it is not in force and holds back the planner, replace it with: weir roles set %s ROLE", err, executor)
 	case err != nil:
 		return err
 	case a == nil:

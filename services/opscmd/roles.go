@@ -77,7 +77,7 @@ func (b *bus) setRole(cmd *cobra.Command, executor, role string, o setting) erro
 		}
 	}
 	_, last, err := assign.Read(ctx, js, b.cell, executor)
-	if err != nil {
+	if err = assign.Unread(err); err != nil {
 		return err
 	}
 	epoch, err := assign.Write(ctx, js, b.cell, executor, a, last)

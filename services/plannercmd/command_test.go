@@ -161,6 +161,12 @@ func TestModes(t *testing.T) {
 	if err != nil || m.Mode != schemas.ModeAct {
 		t.Errorf("%+v, %v", m, err)
 	}
+	if _, err := r.js.Publish(t.Context(), schemas.ModeSubject("c0"), []byte(`{"v":1,"mode":"banana"}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.must([]string{"as it was before", "banana", "weir planner resume"})
+	r.must([]string{"paused"}, "pause")
+	r.must([]string{"paused, set by"})
 }
 
 // TestReplayCommand: a recording of a router is replayed; one that another router made

@@ -42,7 +42,7 @@ func (o *options) setMode(cmd *cobra.Command, mode schemas.Mode, by, reason stri
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("stream %s does not exist: no weir has run on this NATS", streams.Role)
 	}
-	if err != nil {
+	if err = assign.Unread(err); err != nil {
 		return err
 	}
 	m := &schemas.PlannerMode{Header: schemas.H(), Mode: mode, By: by, Reason: reason, AtNS: time.Now().UnixNano()}
@@ -67,6 +67,7 @@ type state struct {
 	Mode   schemas.Mode `json:"mode,omitempty"`   // of the last decision
 	// Set is the mode that people set; null when nobody did.
 	Set  *schemas.PlannerMode `json:"set,omitempty"`
+	Bad  string               `json:"bad,omitempty"` // why the last message of people about the mode is not in force
 	Last *schemas.Plan        `json:"last,omitempty"`
 }
 
@@ -92,6 +93,8 @@ func (o *options) status(cmd *cobra.Command) error {
 		fmt.Fprintf(w, "planner   none is active in cell %s\n", o.cell)
 	}
 	switch {
+	case s.Bad != "":
+		fmt.Fprintf(w, "mode      as it was before: %s; replace it with weir planner resume, pause or advise\n", clean(s.Bad, 300))
 	case s.Set != nil:
 		fmt.Fprintf(w, "mode      %s, set by %s %s%s\n", s.Set.Mode, clean(s.Set.By, 60), ago(now, s.Set.AtNS), named(": ", clean(s.Set.Reason, 200)))
 	case s.Last != nil:
@@ -128,6 +131,9 @@ func (o *options) read(ctx context.Context, js jetstream.JetStream) (*state, err
 		return nil, err
 	}
 	s.Set, _, err = assign.ReadMode(ctx, js, o.cell)
+	if errors.Is(err, assign.ErrUnreadable) {
+		s.Bad, err = err.Error(), nil
+	}
 	return s, err
 }
 
