@@ -125,7 +125,8 @@ func (p *Planner) between(now, last schemas.Time, ns, lastNS int64) float64 {
 	return mine
 }
 
-// costs are what flips took, as reports tell.
+// costs are what flips took, as reports tell. The first role of an executor is none: one
+// that stood by holds nothing.
 type costs struct {
 	MS []float64 `json:"ms,omitempty"` // the last ones
 }
@@ -139,7 +140,7 @@ func (c *costs) note(r *report, m *schemas.Report) {
 		return
 	}
 	ms := float64(m.Flip.ReturnNS+m.Flip.HandNS+m.Flip.VerifyNS) / 1e6
-	if ms < 0 || ms > 600_000 || m.Flip.From == m.Flip.To {
+	if ms < 0 || ms > 600_000 || m.Flip.From == m.Flip.To || m.Flip.From == schemas.RoleStandby {
 		return
 	}
 	if c.MS = append(c.MS, ms); len(c.MS) > keptCosts {
@@ -175,7 +176,9 @@ type load struct {
 
 // readLoad takes what the router saw.
 func (p *Planner) readLoad(now schemas.Time, m *schemas.Load) {
-	if m.Check() != nil || m.Router < p.router {
+	// A router before the one that is known has lost its lease, unless the other has gone:
+	// then the numbers began again, or one was wrong.
+	if m.Check() != nil || m.Router < p.router && int64(now-p.loadAt) <= int64(p.cfg.LoadAge) {
 		p.counts.BadLoads++
 		return
 	}

@@ -290,3 +290,22 @@ func TestBusAway(t *testing.T) {
 		t.Errorf("%d role changes because the bus was away", got)
 	}
 }
+
+// TestRouterNumbers: loads of a router before the known one do not count while that one
+// is heard; when it has gone, or its number was wrong, those of the one that is there do.
+func TestRouterNumbers(t *testing.T) {
+	c := newCell(1, plan.Config{}, 4, 2, math1000(always(8)))
+	c.run(20)
+	bad := c.p.Counts().BadLoads
+	c.send(&schemas.Msg{Kind: schemas.KindLoad, Load: &schemas.Load{Header: schemas.H(), AtNS: int64(c.now), Router: 1 << 62}})
+	c.run(2)
+	if got := c.p.Counts().BadLoads; got == bad {
+		t.Error("loads of an earlier router were taken beside those of a later one")
+	}
+	c.run(10)
+	bad = c.p.Counts().BadLoads
+	c.run(10)
+	if got := c.p.Counts().BadLoads; got != bad {
+		t.Errorf("%d loads of the only router there is were not taken", got-bad)
+	}
+}
