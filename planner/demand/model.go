@@ -58,6 +58,16 @@ func FromCalibration(c *calib.Calibration) Model {
 	return m
 }
 
+// Faster is the model of executors that do everything in 1/times of the time.
+func (m Model) Faster(times float64) Model {
+	m.Turn, m.Token, m.Attention, m.Launch, m.Context = m.Turn/times, m.Token/times, m.Attention/times, m.Launch/times, m.Context/times
+	m.Step = append([]float64(nil), m.Step...)
+	for i := range m.Step {
+		m.Step[i] /= times
+	}
+	return m
+}
+
 // Known reports whether both phases have a cost.
 func (m *Model) Known() bool { return (m.Token > 0 || m.Turn > 0) && len(m.Step) > 0 }
 

@@ -68,7 +68,9 @@ func (p *Planner) judge(v *view) decision {
 		return decision{rule: flip.RulePaused, reason: "paused by people: roles stay"}
 	case len(v.fit) < 2:
 		return decision{rule: flip.RuleQuiet, reason: fmt.Sprintf("%d executors can work, nothing to choose", len(v.fit))}
-	case int64(v.now-v.o.load.at) > int64(p.cfg.LoadAge) || v.o.load.at == 0:
+	case v.o.load.at == 0:
+		return decision{rule: flip.RuleStale, reason: "no load of the router has come yet"}
+	case int64(v.now-v.o.load.at) > int64(p.cfg.LoadAge):
 		return decision{rule: flip.RuleStale, reason: fmt.Sprintf("the router's load is %.0f s old", float64(in.LoadMS)/1e3)}
 	case 4*v.stale > len(v.fit):
 		return decision{rule: flip.RuleStale, reason: fmt.Sprintf("reports of %d of %d executors are older than %s or stand still", v.stale, len(v.fit), p.cfg.ReportAge)}

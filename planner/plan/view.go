@@ -146,7 +146,9 @@ func (v *view) work() {
 	in.ForecastD = round(l.rOutput.Ahead(horizon) * s.Unit())
 	in.BacklogP = round(s.WaitWork)
 	in.BacklogD = round((s.InDecode/2 + s.WaitDecode) * v.output * s.Unit())
-	in.LoadMS = int64(v.now-l.at) / 1e6
+	if l.at != 0 {
+		in.LoadMS = int64(v.now-l.at) / 1e6
+	}
 	if o.rules.Dir != 0 {
 		in.SinceMS = int64((seconds(v.now) - o.rules.At) * 1e3)
 	}

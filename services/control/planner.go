@@ -31,7 +31,7 @@ func plan1(ctx context.Context, cfg Config, js jetstream.JetStream, epoch uint64
 	if err != nil {
 		return err
 	}
-	conf := plan.Config{Cell: cfg.Cell, Epoch: epoch, Mode: cfg.Mode}
+	conf := plan.Config{Cell: cfg.Cell, Epoch: epoch, Mode: cfg.Mode, Model: cfg.Work}
 	actor := plan.New(conf)
 	recorded, end := cfg.recorded("planner", epoch, actor, conf)
 	defer end()

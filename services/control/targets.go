@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-dev/weir/kvtier/lineage"
+	"github.com/weir-dev/weir/planner/demand"
 	"github.com/weir-dev/weir/planner/route"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/model"
@@ -48,6 +49,9 @@ type Config struct {
 
 	// Mode of the planner where people have set none; act by default.
 	Mode schemas.Mode
+	// Work is what work costs on the executors, where that is known; the planner
+	// measures it otherwise.
+	Work demand.Model
 	// Record keeps what router and planner are told and answer; nil records nothing.
 	Record *record.Recorder
 }

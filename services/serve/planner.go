@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weir-dev/weir/planner/demand"
 	"github.com/weir-dev/weir/schemas"
 	"github.com/weir-dev/weir/services/control"
 	"github.com/weir-dev/weir/services/record"
@@ -46,7 +47,14 @@ func (h *host) startPlanner(ctx context.Context, nc *nats.Conn) error {
 	if h.o.Planner != PlannerAct {
 		cfg.Mode = schemas.ModeAdvise
 	}
-	var err error
+	dev, err := h.o.SimDevice()
+	if err != nil {
+		return err
+	}
+	if dev != nil {
+		// The planner of a simulated cell knows the same.
+		cfg.Work = demand.FromCalibration(dev.Cal).Faster(dev.Speed)
+	}
 	if cfg.Record, err = h.recorder(); err != nil {
 		return err
 	}
