@@ -60,12 +60,7 @@ func (p *Planner) health(v *view) *decision {
 				d.reason = fmt.Sprintf("%s is unfit (%s) and the last that can %s: %s takes its place first", x.id, x.unfit, role, c.Executor)
 				return d
 			}
-			if len(v.fit) == 0 {
-				continue // better an unfit one than none
-			}
-			if flying(v.fit) {
-				continue // the successor is on its way
-			}
+			continue // its successor is on its way, or nobody can be one: better an unfit one than none
 		}
 		d.changes = append(d.changes, p.change(v, x, schemas.RoleStandby, "unfit: "+x.unfit))
 		d.reason = fmt.Sprintf("%s is unfit: %s", x.id, x.unfit)
@@ -94,15 +89,6 @@ func (p *Planner) health(v *view) *decision {
 		return d
 	}
 	return nil
-}
-
-func flying(xs []*executor) bool {
-	for _, x := range xs {
-		if x.flying() {
-			return true
-		}
-	}
-	return false
 }
 
 // lastOf: no fit executor does what that role does.
@@ -147,7 +133,8 @@ func (p *Planner) stand(v *view, role schemas.Role) *schemas.RoleChange {
 	}
 	var best *executor
 	for _, x := range v.fit {
-		if x.target() != other || x.flying() || x.assign != nil && x.assign.Pinned {
+		// What a mixed one did, any of the others can do.
+		if x.target() != other && (role != schemas.RoleMixed || !works(x.target())) || x.flying() || x.assign != nil && x.assign.Pinned {
 			continue
 		}
 		// Whom people set goes only when there is nobody else.

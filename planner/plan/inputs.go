@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/planner/demand"
 	"github.com/weir-dev/weir/planner/split"
@@ -42,13 +43,12 @@ func (p *Planner) report(now schemas.Time, m *schemas.Report) {
 	if x == nil {
 		return // it has not been heard
 	}
-	if m.Unfit != x.unfit {
-		x.unfit = m.Unfit
-		x.fitAt = now
+	if unfit := cut(m.Unfit); unfit != x.unfit {
+		x.unfit, x.fitAt = unfit, now
 	}
 	o := p.pool(x.pool)
 	r := &x.rep
-	r.problem = m.Problem
+	r.problem = cut(m.Problem)
 	if o == nil || m.AtNS <= r.ns && r.at != 0 || m.PrefillNS < 0 || m.DecodeNS < 0 || m.BusyNS < 0 || m.KVUsed < 0 {
 		p.counts.BadReports++
 		if int64(now-r.at) > int64(p.cfg.ReportAge) {
@@ -91,6 +91,17 @@ func (p *Planner) report(now schemas.Time, m *schemas.Report) {
 }
 
 const warmReports = 5
+
+// maxText bounds what is kept of an executor's own words, in bytes: a decision names
+// those of up to all executors and must fit a message.
+const maxText = 200
+
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "")
+}
 
 // fullWait: when turns wait for prefill so many times longer than they take alone, its
 // steps are full.

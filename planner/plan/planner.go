@@ -169,6 +169,9 @@ func (p *Planner) heartbeat(now schemas.Time, m *schemas.Heartbeat) {
 		}
 	}
 	x.alive, x.lastHB = true, now
+	if x.assign == nil && m.Epoch > x.seq {
+		x.seq = m.Epoch // it was forgotten, and what it does is the last that stands on ROLE
+	}
 	x.role, x.epoch, x.absorb = m.Role, m.Epoch, m.Absorb
 	x.size = float64(min(max(1, m.Size), 1<<16))
 	x.slots, x.context, x.kv = max(0, m.Slots), max(0, m.Context), max(0, m.KVTokens)
@@ -232,7 +235,10 @@ func (p *Planner) assigned(now schemas.Time, in *schemas.Msg) {
 	if a.By != by && a.By != "" && x.lastHB != 0 && int64(now-p.started) > int64(p.cfg.Grace) && (x.assign == nil || x.assign.Role != a.Role) {
 		x.hold, x.held = now+schemas.Time(p.cfg.Hand), "set by "+a.By
 	}
-	if a.By == by && x.outFrom == "" && a.Role == schemas.RoleStandby {
+	switch {
+	case a.By != by:
+		x.outFrom = "" // people took it over: it goes nowhere back when it is fit again
+	case x.outFrom == "" && a.Role == schemas.RoleStandby:
 		x.outFrom = schemas.RoleDecode // by a planner before this one
 	}
 	x.assign, x.seq, x.seqAt = a, in.Seq, now
@@ -273,6 +279,9 @@ func (p *Planner) forget(now schemas.Time) {
 		last := max(x.lastHB, x.seqAt)
 		if x.alive || int64(now-last) <= int64(p.cfg.Forget) {
 			return false
+		}
+		if x.assign != nil && x.assign.Pinned && 2*len(p.execs) <= p.cfg.MaxExecutors {
+			return false // it is to be found pinned when it comes back
 		}
 		delete(p.execs, id)
 		return true
