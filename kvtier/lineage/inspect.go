@@ -101,7 +101,8 @@ func (b *branch) info() schemas.BranchInfo {
 // keysOnly names the blocks of all contexts that a session has and had, but for those
 // that stand in a context of another session of the tenant. A node may hold any leading
 // part of a context, so of each the first block is named that no other session has, and
-// the last one.
+// the last one. A turn that was handed over before that block was full has left a part of
+// it beside it; parts of later blocks lie below it and are found through it.
 func (l *Lineage) keysOnly(s *session) []string {
 	gone := map[string]bool{}
 	for _, k := range s.gone {
@@ -129,11 +130,15 @@ func (l *Lineage) keysOnly(s *session) []string {
 		})
 	}
 	l.contexts(s, func(log *logbook, blocks int) {
-		for _, k := range log.chain[:blocks] {
-			if !mine[k] {
-				gone[k.String()], gone[log.chain[blocks-1].String()] = true, true
-				return
-			}
+		own := slices.IndexFunc(log.chain[:blocks], func(k kvtier.Key) bool { return !mine[k] })
+		if own >= 0 {
+			gone[log.chain[own].String()], gone[log.chain[blocks-1].String()] = true, true
+		} else {
+			own = blocks
+		}
+		root, _ := l.root(log.Keys) // contexts has it
+		for _, k := range log.parts(own, root) {
+			gone[k.String()] = true
 		}
 	})
 	return slices.Sorted(maps.Keys(gone))

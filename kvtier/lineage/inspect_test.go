@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-dev/weir/kvtier"
 	"github.com/weir-dev/weir/schemas"
 )
 
@@ -86,7 +87,20 @@ func TestForget(t *testing.T) {
 		t.Fatal("not ready")
 	}
 	w.answer("u78", strings.Repeat("ok", 40), "|")
+	parts := map[string]bool{}
+	w.l.contexts(w.l.sessions["t.s"], func(log *logbook, blocks int) {
+		root, _ := w.l.root(log.Keys)
+		for i := range blocks + 1 { // one of them is the first that is the session's own
+			for _, k := range log.parts(i, root) {
+				parts[k.String()] = true
+			}
+		}
+	})
 	r := w.ask("s", "", true)
+	whole := slices.DeleteFunc(slices.Clone(r.Keys), func(k string) bool { return parts[k] })
+	if n := len(r.Keys) - len(whole); n < blockTokens-1 {
+		t.Errorf("%d keys of blocks that are full in part, want those of one block at least", n)
+	}
 	if !r.Found || r.Error != "" || len(r.Branches) != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -95,8 +109,8 @@ func TestForget(t *testing.T) {
 	}
 	// u1's context was replaced by u2's; u77's is that of session q, too. Each has its
 	// first block that is its own and its last one, and u1's what stands at stops.
-	if len(r.Keys) != 5 {
-		t.Errorf("keys %v", r.Keys)
+	if len(whole) != 5 {
+		t.Errorf("keys %v", whole)
 	}
 	w.l.contexts(w.l.sessions["t.q"], func(log *logbook, _ int) {
 		for i, k := range log.chain {
@@ -130,7 +144,37 @@ func TestForgetMuch(t *testing.T) {
 	if len(r.Refs) != maxErase || len(r.Keys) != maxErase || !strings.Contains(r.Error, "ask again") {
 		t.Fatalf("%d objects, %d keys, %s", len(r.Refs), len(r.Keys), r.Error)
 	}
-	if r = w.ask("s", "", true); len(r.Refs) != 10 || len(r.Keys) != 12 || r.Error != "" || w.l.sessions["t.s"] != nil || len(w.l.refs) != 0 {
+	if r = w.ask("s", "", true); len(r.Refs) != 10 || len(r.Keys) != 12+blockTokens-1 || r.Error != "" || w.l.sessions["t.s"] != nil || len(w.l.refs) != 0 {
 		t.Errorf("%d objects, %d keys, %s", len(r.Refs), len(r.Keys), r.Error)
+	}
+}
+
+// TestForgetShort: a session without one whole block names what a hand-over may have
+// left of it, and nothing that begins otherwise.
+func TestForgetShort(t *testing.T) {
+	w := newWorld(t, nil)
+	w.chat("s", "u1", user("hi"))
+	w.answer("u1", "ok", "|")
+	var log *logbook
+	w.l.contexts(w.l.sessions["t.s"], func(l *logbook, blocks int) {
+		if log = l; blocks != 0 {
+			t.Fatalf("%d whole blocks", blocks)
+		}
+	})
+	root, ok := w.l.root(log.Keys)
+	if !ok {
+		t.Fatal("no root")
+	}
+	var want []string
+	for n := range log.Tokens {
+		k, err := kvtier.Chain(root, 0, log.Tokens[:n+1], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, k.String())
+	}
+	slices.Sort(want)
+	if r := w.ask("s", "", true); !slices.Equal(r.Keys, want) {
+		t.Errorf("keys %v, want %v", r.Keys, want)
 	}
 }

@@ -296,6 +296,24 @@ func (l *logbook) names(from int, root kvtier.Key) (ks []kvtier.Key) {
 	return ks
 }
 
+// parts names what a hand-over may have stored of block i before it was full: as many of
+// its first tokens as were there. The blocks before it have names.
+func (l *logbook) parts(i int, root kvtier.Key) (ks []kvtier.Key) {
+	if i > len(l.chain) || l.Uncached || len(l.Media) > 0 {
+		return nil // a context with media is not stored in parts
+	}
+	if i > 0 {
+		root = l.chain[i-1]
+	}
+	tokens := l.Tokens[i*blockTokens:]
+	for n := 1; n <= min(len(tokens), blockTokens-1); n++ {
+		if k, err := kvtier.Chain(root, i, tokens[:n], nil); err == nil {
+			ks = append(ks, k)
+		}
+	}
+	return ks
+}
+
 // whole is the extent of all whole blocks of a prompt before its last token, computed
 // or not.
 func (l *logbook) whole(root kvtier.Key) schemas.Extent {
