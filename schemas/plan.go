@@ -158,7 +158,8 @@ type PoolLoad struct {
 	Refused  uint64  `json:"refused,omitempty"`  // refused for want of room
 
 	// Now. WaitPrefill turns wait to be prefilled (WaitTokens to compute), WaitDecode
-	// wait for a decode slot, Held wait because their session is not admitted.
+	// wait for a decode slot, Held wait because their session is not admitted; those that
+	// wait for nothing but prefill to catch up count as WaitPrefill.
 	WaitPrefill int   `json:"wait_prefill"`
 	WaitTokens  int   `json:"wait_tokens"`
 	WaitDecode  int   `json:"wait_decode"`

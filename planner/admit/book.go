@@ -134,6 +134,25 @@ func (b *Book) Admit(now schemas.Time, t Turn, capacity int) bool {
 	return true
 }
 
+// Room is how many of the sessions that begin with these turns have room beside those
+// that are admitted and beside one another, in this order. It admits none.
+func (b *Book) Room(ts []Turn, capacity int) int {
+	if capacity <= 0 {
+		return len(ts)
+	}
+	b.forecast.refresh(b)
+	at := b.forecast.at
+	for n, t := range ts {
+		for i := range at {
+			at[i] += b.forecast.of(i, 1, b.final(t), max(0, t.Tokens-t.sharedFirst()))
+			if at[i] > b.cfg.Fill*float64(capacity) && (n > 0 || len(b.sessions) > 0) {
+				return n
+			}
+		}
+	}
+	return len(ts)
+}
+
 // Adopt admits a session without a look at its room: it was admitted before.
 func (b *Book) Adopt(now schemas.Time, t Turn) {
 	delete(b.refused, t.Key)

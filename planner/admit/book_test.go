@@ -160,3 +160,35 @@ func TestSurvival(t *testing.T) {
 		t.Errorf("%.2f live on after 19 turns, %.2f after 36; want 1, 0.6", f.alive[19], f.alive[36])
 	}
 }
+
+// TestRoom: as many sessions have room as would be admitted one after the other, and
+// asking admits none.
+func TestRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.IntRange(0, 1_000_000).Draw(t, "capacity")
+		b := New(Config{})
+		var ts []Turn
+		for i := range rapid.IntRange(0, 20).Draw(t, "sessions") {
+			ts = append(ts, Turn{Key: Key{"t", fmt.Sprint(i)}, Branch: "main", Tokens: rapid.IntRange(1, 100_000).Draw(t, "tokens")})
+		}
+		began := rapid.IntRange(0, len(ts)).Draw(t, "began")
+		for _, x := range ts[:began] {
+			b.Admit(1, x, capacity)
+		}
+		before, _ := b.Sessions()
+		got := b.Room(ts[began:], capacity)
+		if after, _ := b.Sessions(); after != before {
+			t.Fatalf("asking for room changed %d sessions to %d", before, after)
+		}
+		want := 0
+		for _, x := range ts[began:] {
+			if !b.Admit(1, x, capacity) {
+				break
+			}
+			want++
+		}
+		if got != want {
+			t.Fatalf("room for %d sessions, %d were admitted", got, want)
+		}
+	})
+}

@@ -164,30 +164,48 @@ func (p *pool) capacity() int {
 // more sessions would make all of them late, and are better kept waiting before their
 // first turn.
 func (r *Router) gate(now schemas.Time, p *pool) int {
-	if t := p.queue[needDecode].first(); t != nil && int64(now-t.since) > r.cfg.TTFTNS/4 {
+	if r.decodeBehind(now, p) {
 		return 0
 	}
-	speed, tokens, rate, decoders := 0.0, p.waitTokens(), 0.0, 0
+	speed, tokens := 0.0, p.waitTokens()
 	for _, x := range p.xs {
-		if !x.alive {
-			continue
-		}
-		if x.role.Takes(schemas.StagePrefill) {
+		if x.alive && x.role.Takes(schemas.StagePrefill) {
 			speed += r.tps(x)
 			tokens += x.tokens
 		}
-		if x.role.Takes(schemas.StageDecode) && x.rate > 0 && x.decoding > 1 {
-			rate += x.rate
-			decoders++
-		}
-	}
-	if r.cfg.TPOTNS > 0 && decoders > 0 && rate/float64(decoders) < 1e9/float64(r.cfg.TPOTNS) {
-		return 0
 	}
 	if speed == 0 {
 		return 1 << 40 // nobody prefills: decode slots are the bound
 	}
 	return int(speed*float64(r.cfg.TTFTNS)/2e9) - tokens + 1
+}
+
+// decodeBehind: turns wait for decode slots, or streams are slow.
+func (r *Router) decodeBehind(now schemas.Time, p *pool) bool {
+	if t := p.queue[needDecode].first(); t != nil && int64(now-t.since) > r.cfg.TTFTNS/4 {
+		return true
+	}
+	rate, decoders := 0.0, 0
+	for _, x := range p.xs {
+		if x.alive && x.role.Takes(schemas.StageDecode) && x.rate > 0 && x.decoding > 1 {
+			rate += x.rate
+			decoders++
+		}
+	}
+	return r.cfg.TPOTNS > 0 && decoders > 0 && rate/float64(decoders) < 1e9/float64(r.cfg.TPOTNS)
+}
+
+// forPrefill are the turns whose sessions are held because prefill is behind: memory has
+// room for them, and decode is not what they wait for.
+func (r *Router) forPrefill(now schemas.Time, p *pool) []*turn {
+	if len(p.held.ts) == 0 || r.decodeBehind(now, p) {
+		return nil
+	}
+	ts := make([]admit.Turn, len(p.held.ts))
+	for i, t := range p.held.ts {
+		ts[i] = contextOf(t)
+	}
+	return p.held.ts[:p.book.Room(ts, p.capacity())]
 }
 
 // hopeless tells that a turn cannot end in time, and why: too much is to be computed

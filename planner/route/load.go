@@ -22,7 +22,8 @@ type totals struct {
 // arrived counts a turn that became ready and may be placed, with what is to be computed
 // as far as the directory knows. One that was admitted before this router started was
 // counted by the one before, and stands in what waits. One whose session is not admitted is
-// no demand on any role: it is counted when it is, and a refused one never.
+// no demand on any role: it is counted when it is, and a refused one never. Until then it
+// stands in what waits, if prefill is what it waits for.
 func (r *Router) arrived(t *turn) {
 	if t.old {
 		return
@@ -113,6 +114,11 @@ func (r *Router) publishLoad(now schemas.Time, out []schemas.Msg) []schemas.Msg 
 			Ended: c.ended, Output: c.output, Context: c.context, Squares: c.squares, Absorbed: c.absorbed, Refused: c.refused,
 		}
 		p.load(now, &l.Pools[i])
+		for _, t := range r.forPrefill(now, p) {
+			l.Pools[i].Held--
+			l.Pools[i].WaitPrefill++
+			l.Pools[i].WaitTokens += t.expect
+		}
 	}
 	return append(out, schemas.Msg{Kind: schemas.KindLoad, Subject: schemas.LoadSubject(r.cfg.Cell), Core: true, Load: l})
 }

@@ -50,6 +50,36 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// TestHeldForPrefill: sessions that memory has room for are work for prefill while they
+// are held because it is behind; those that memory has no room for are not, however many.
+func TestHeldForPrefill(t *testing.T) {
+	for _, x := range []struct {
+		tokens    int // of memory
+		least, to int // held for prefill, at their most
+	}{
+		{tokens: 66_000_000, least: 100, to: 200},
+		{tokens: 1_000_000, least: 0, to: 10}, // 16,000 tokens, taken to grow to six times that: nine fit
+	} {
+		execs := []*fakeExec{
+			{id: "p0", role: schemas.RolePrefill, tps: 50_000, step: second / 100, slots: 64},
+			{id: "d0", role: schemas.RoleDecode, tps: 50_000, step: second / 100, slots: 64},
+		}
+		c := newFakeCell(Config{Admit: true}, x.tokens, fakeAgent{turns: 40, first: 16_000, grow: 2500, output: 200, wait: 4}, execs...)
+		c.begin(200)
+		most, held := 0, 0
+		for range 100 {
+			c.run(second / 10)
+			p := c.r.pools[0]
+			var l schemas.PoolLoad
+			p.load(c.now, &l)
+			most, held = max(most, len(c.r.forPrefill(c.now, p))), max(held, l.Held)
+		}
+		if held < 100 || most < x.least || most > x.to {
+			t.Errorf("memory of %d tokens: of %d held sessions %d wait for prefill, want %d to %d", x.tokens, held, most, x.least, x.to)
+		}
+	}
+}
+
 // TestRetryIsHonest: agents that were refused and ask every five seconds are let in
 // about when they were told.
 func TestRetryIsHonest(t *testing.T) {
