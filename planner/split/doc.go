@@ -10,7 +10,10 @@
 //	   ^                                               |
 //	   +--------------- think, next turn --------------+
 //
-// value = x·(prefill work of a turn) + tokens per second·(decode work of a token).
+// value = x·(prefill work of a turn) + y·(decode work of a token)
+//
+// where y is tokens per second, half of it as they are generated and half when a turn
+// ends, each turn as long as the mean one.
 //
 // Read split.go (State is what is known), then fluid.go (what becomes of it with another
 // split).

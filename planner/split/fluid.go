@@ -10,6 +10,14 @@ type Mix struct {
 	Long          float64 // share of turns
 }
 
+// mean is the mean tokens of an answer.
+func (m Mix) mean() float64 {
+	if m.Long <= 0 {
+		return m.Short
+	}
+	return m.Short*(1-m.Long) + m.Longer*m.Long
+}
+
 // Fit is the mix with that mean and second moment: the two-phase hyperexponential
 // distribution with balanced means (Morse 1958). With a coefficient of variation below 1
 // there is one length.
@@ -35,13 +43,23 @@ type fluid struct {
 	queue    [2]float64 // before decode: shorts, longs
 	run      [2]float64 // in decode
 	load     float64    // of prefill, smoothed
+	length   [2]float64 // tokens of an answer: shorts, longs
 
 	prefilled, tokens float64 // so far
+	ended             float64 // turns
 	busy, full        int     // steps in which prefill was busy, in which turns waited for slots
 }
 
+// longest bounds how long a running answer is taken for, in tokens.
+const longest = 100_000
+
 // fluidStep is the time between two looks, in seconds.
 const fluidStep = 0.5
+
+// byTurn is the part of decode work that counts when a turn ends, each as the mean turn,
+// and not token by token. By tokens alone splits look alike that differ in how many
+// agents get their answer; by turns alone, those with long answers would get none.
+const byTurn = 0.5
 
 // loop lets a pool's closed loop go on over the horizon with p and d executors.
 //
@@ -62,7 +80,7 @@ func (s *State) loop(p, d, horizon float64) (out Outcome) {
 		f.stepDecode()
 	}
 	out.Flow, out.Tokens = f.prefilled/horizon, f.tokens/horizon
-	out.Value = out.Flow*s.TurnWork + out.Tokens*s.Unit()
+	out.Value = out.Flow*s.TurnWork + ((1-byTurn)*out.Tokens+byTurn*s.Mix.mean()*f.ended/horizon)*s.Unit()
 	switch {
 	case f.full > steps/2 && kv:
 		out.Why = "kv"
@@ -81,7 +99,8 @@ func (f *fluid) stepPrefill() {
 	back := f.thinking * (1 - math.Exp(-fluidStep/Think))
 	f.thinking -= back
 	f.pre += back
-	stay := f.alone() + wait(f.prefill*max(f.Model.Lanes, 1), f.load, f.alone())
+	// The lanes of an executor step together: a prompt waits for all of them.
+	stay := f.alone() + wait(f.prefill, f.load, f.alone())
 	x := f.pre * (1 - math.Exp(-fluidStep/max(stay, 1e-3)))
 	if f.TurnWork > 0 {
 		most := f.prefill / f.TurnWork * fluidStep
@@ -132,21 +151,26 @@ func (f *fluid) stepDecode() {
 	}
 	b := max(n/f.decode, min(1, n))
 	speed := max(f.Model.Accept, 1) / max(f.Model.StepTime(b, b*f.Context), 1e-6) // tokens per second and turn
-	for i, mean := range [2]float64{f.Mix.Short, f.Mix.Longer} {
+	for i, mean := range f.length {
 		f.tokens += f.run[i] * speed * fluidStep
 		if mean > 0 {
 			end := f.run[i] * (1 - math.Exp(-speed*fluidStep/mean))
 			f.run[i] -= end
 			f.thinking += end
+			f.ended += end
 		}
 	}
 }
 
 // start is the state of the loop as it was measured.
+//
+// Lengths are known of answers that ended. While long ones run that have not, they say
+// too little, so what runs is taken for so long that as many end as are seen to end.
 func (s *State) start() fluid {
 	f := fluid{
 		State: s, thinking: s.Rate * Think, pre: s.InPrefill,
-		queue: [2]float64{s.WaitDecode * (1 - s.Mix.Long), s.WaitDecode * s.Mix.Long},
+		queue:  [2]float64{s.WaitDecode * (1 - s.Mix.Long), s.WaitDecode * s.Mix.Long},
+		length: [2]float64{s.Mix.Short, s.Mix.Longer},
 	}
 	n := s.InDecode
 	d := s.Decode + s.Mixed/2
@@ -154,10 +178,16 @@ func (s *State) start() fluid {
 		return f
 	}
 	b := max(n/d, 1)
+	speed := max(s.Model.Accept, 1) / max(s.Model.StepTime(b, b*s.Context), 1e-6)
 	short := n
 	if s.Mix.Long > 0 {
-		short = min(n, s.Ended*(1-s.Mix.Long)*s.Mix.Short*s.Model.StepTime(b, b*s.Context)/max(s.Model.Accept, 1))
+		short = min(n, s.Ended*(1-s.Mix.Long)*s.Mix.Short/speed)
 	}
 	f.run = [2]float64{short, n - short}
+	for i, part := range [2]float64{1 - s.Mix.Long, s.Mix.Long} {
+		if ends := s.Ended * part; ends > 0 {
+			f.length[i] = min(max(f.length[i], f.run[i]*speed/ends), max(f.length[i], longest))
+		}
+	}
 	return f
 }
