@@ -33,8 +33,11 @@ type Config struct {
 	MaxDeaths int
 	// MaxErrors: a turn that an engine refused so often has failed. 3.
 	MaxErrors int
-	// MaxAttempts bounds all tries of a turn together. 32.
+	// MaxAttempts bounds all tries of a turn together, but for those that worked on it for
+	// WorkedNS and gave it back sealed, as when roles change: its deadline bounds those.
+	// 32, 1 s.
 	MaxAttempts int
+	WorkedNS    int64
 
 	// DirectMax: a turn with at most so many uncached prompt tokens before its
 	// tail goes straight to a decode executor. 512, the bound of size class S;
@@ -109,6 +112,7 @@ func (c *Config) defaults() {
 	set(&c.MaxDeaths, 2)
 	set(&c.MaxErrors, 3)
 	set(&c.MaxAttempts, 32)
+	set(&c.WorkedNS, 1_000_000_000)
 	set(&c.DirectMax, 512)
 	set(&c.PrefillNS, 1_000_000_000)
 	set(&c.PrefillJobs, 8)

@@ -166,14 +166,14 @@ func (r *Router) ready(now schemas.Time, in *schemas.Msg, out []schemas.Msg) []s
 	t.ends = endsOf(&m.Prompt)
 	t.rendered()
 	// Without names of blocks nothing can be handed over.
-	t.local = m.Prompt.Uncached
+	t.local, t.bound = m.Prompt.Uncached, m.Prompt.Uncached
 	if m.AdmittedNS < int64(r.started) {
 		t.old = true
-		// Earlier routers may have tried it, each at most MaxAttempts times, and
-		// each but the first only after its grace. So this one starts above them
+		// Earlier routers may have tried it, each at most MaxAttempts times and once per
+		// WorkedNS, and each but the first only after its grace. So this one starts above them
 		// all: an attempt that was used twice would be taken for a duplicate by the
 		// streams, and frames of a lower one would be dropped by readers.
-		t.used = r.cfg.MaxAttempts * (2 + int(max(0, int64(now)-m.AdmittedNS)/r.cfg.GraceNS))
+		t.used = (r.cfg.MaxAttempts + int(r.cfg.GraceNS/r.cfg.WorkedNS)) * (2 + int(max(0, int64(now)-m.AdmittedNS)/r.cfg.GraceNS))
 		t.stage = schemas.StageDecode // what is missing in the tier is found out there
 	}
 	r.next++
@@ -276,13 +276,19 @@ func (r *Router) done(now schemas.Time, d *schemas.Done, out []schemas.Msg) []sc
 			// Once more through prefill; if the tier cannot keep what that
 			// computes, the decode executor does it all.
 			r.release(t)
-			t.local = t.evicted || t.prefillOn != ""
+			t.bound = t.bound || t.evicted || t.prefillOn != ""
 			t.stage, t.evicted = schemas.StagePrefill, true
 		} else if x := r.execs[d.Executor]; x != nil {
 			// Its role or its queue differs from what its last heartbeat said. Placing
 			// the turn there again at once would use up its attempts in milliseconds.
 			x.closed = true
 			r.update(x)
+		}
+		switch {
+		case d.BusyNS > 0 && int64(now-t.placedAt) >= r.cfg.WorkedNS:
+			t.tries-- // what was done is sealed: roles may change often under a long answer
+		case d.BusyNS == 0 && t.first == 0 && t.prefillOn == "" && !t.old:
+			t.stage = schemas.StagePrefill // nothing is done: it is as if it had just come
 		}
 		return r.again(now, t, out)
 	case schemas.OutcomeFailed:
@@ -347,7 +353,7 @@ func (r *Router) failed(now schemas.Time, t *turn, d *schemas.Done, out []schema
 func (r *Router) again(now schemas.Time, t *turn, out []schemas.Msg) []schemas.Msg {
 	r.release(t)
 	r.counts.Replaced++
-	t.handed, t.indirect, t.since = false, false, now
+	t.handed, t.indirect, t.local, t.since = false, false, t.bound, now
 	if t.tries++; t.tries >= r.cfg.MaxAttempts {
 		f := &schemas.Failure{Code: schemas.CodeInternal, Message: "given up after too many attempts; see the dead letters"}
 		return r.fail(now, t, f, append(out, r.dead(now, t, f)))

@@ -56,7 +56,8 @@ type turn struct {
 	errors      int
 	alone       bool
 	keeps       *executor // kept free of new work until this alone turn can have it
-	local       bool      // compute everything on the decode executor
+	local       bool      // compute everything on the decode executor: chosen when it was placed last
+	bound       bool      // and nothing else will do
 	indirect    bool      // little is to be computed, but not where there is a decode slot
 	prefillOn   string
 	export      *executor // in whose exports it stands
