@@ -29,8 +29,8 @@ type Config struct {
 	Grace time.Duration
 	// ReportAge and LoadAge: what is older is stale. Three reports, 6 s; six loads, 3 s.
 	ReportAge, LoadAge time.Duration
-	// Apply: a role change that is not in force after so long is given up, and the
-	// executor not asked again for as long as Avoid. Twice the executors' own deadline, 20 s; 1 min.
+	// Apply: a role change that is not in force after so long, or twice that while the
+	// executor still drains, is given up, and it is not asked again for as long as Avoid. Twice the executors' own deadline, 20 s; 1 min.
 	Apply, Avoid time.Duration
 	// Hand: for so long the planner leaves a role alone that people set. 5 min.
 	Hand time.Duration

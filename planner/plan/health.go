@@ -18,6 +18,9 @@ func (p *Planner) overdue(v *view) *decision {
 		if !x.flying() || int64(age) <= int64(p.cfg.Apply) && (x.rep.problem == "" || x.sent != nil || age <= problemAge) {
 			continue
 		}
+		if x.sent == nil && x.role == schemas.RoleDraining && int64(age) <= 2*int64(p.cfg.Apply) {
+			continue // it gives up by itself, and says then what it goes on as
+		}
 		if x.sent != nil { // no answer to the publish: it may stand or not
 			x.sent = nil
 			continue

@@ -119,3 +119,30 @@ func TestLongWords(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainsForLong: of an executor that gives a change up after long draining, ROLE says
+// in the end what it does.
+func TestDrainsForLong(t *testing.T) {
+	c := newCell(1, plan.Config{Model: glm()}, 9, 2, computerUse(always(900)))
+	var x *fakeExec
+	c.onAssign = func(e *fakeExec, a *schemas.Assignment) bool {
+		if x == nil && a.By == "planner" && a.Role != e.role {
+			x, e.role = e, schemas.RoleDraining
+		}
+		return x != e || a.Role != schemas.RolePrefill
+	}
+	for range 60 {
+		if c.run(1); x != nil {
+			break
+		}
+	}
+	if x == nil {
+		t.Fatal("no role changes")
+	}
+	c.run(22)
+	x.role = schemas.RoleDecode
+	c.run(5)
+	if x.assign.Role != schemas.RoleDecode || x.seq != c.epochs[x.id] {
+		t.Errorf("it decodes, and %s stands on ROLE", x.assign.Role)
+	}
+}
