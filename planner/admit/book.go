@@ -71,7 +71,7 @@ const maxBranches = 16
 type Book struct {
 	cfg      Config
 	sessions map[Key]*session
-	refused  map[Key]schemas.Time // that were told to come back, and when they first came
+	refused  refusals
 	tokens   int
 	forecast forecast
 
@@ -84,7 +84,7 @@ type Book struct {
 // New makes an empty book.
 func New(cfg Config) *Book {
 	cfg.defaults()
-	return &Book{cfg: cfg, sessions: map[Key]*session{}, refused: map[Key]schemas.Time{}, forecast: forecast{cfg: cfg}}
+	return &Book{cfg: cfg, sessions: map[Key]*session{}, refused: refusals{at: map[Key]schemas.Time{}}, forecast: forecast{cfg: cfg}}
 }
 
 // Turn is what a book learns of a turn.
@@ -155,7 +155,7 @@ func (b *Book) Room(ts []Turn, capacity int) int {
 
 // Adopt admits a session without a look at its room: it was admitted before.
 func (b *Book) Adopt(now schemas.Time, t Turn) {
-	delete(b.refused, t.Key)
+	b.refused.drop(t.Key)
 	if b.sessions[t.Key] != nil || len(b.sessions) >= b.cfg.MaxSessions {
 		return
 	}
@@ -253,11 +253,7 @@ func (b *Book) Tick(now schemas.Time) {
 	for _, s := range idle {
 		b.forget(s.seen, s)
 	}
-	for k, at := range b.refused {
-		if int64(now-at) > forgetNS {
-			delete(b.refused, k)
-		}
-	}
+	b.refused.since(now - forgetNS)
 	b.forecast.stale = true
 }
 
@@ -267,7 +263,7 @@ const forgetNS = 1_800_000_000_000
 // Came is when a session that is not admitted first came: one that was refused and
 // comes back passes those that came after it did first.
 func (b *Book) Came(now schemas.Time, k Key) schemas.Time {
-	if at, ok := b.refused[k]; ok {
+	if at, ok := b.refused.at[k]; ok {
 		return at
 	}
 	return now
@@ -275,8 +271,8 @@ func (b *Book) Came(now schemas.Time, k Key) schemas.Time {
 
 // Refuse notes that a session was refused and first came then.
 func (b *Book) Refuse(k Key, came schemas.Time) {
-	if len(b.refused) < b.cfg.MaxSessions {
-		b.refused[k] = came
+	if len(b.refused.at) < b.cfg.MaxSessions {
+		b.refused.add(k, came)
 	}
 }
 
@@ -312,14 +308,7 @@ func (b *Book) Wait(now schemas.Time, ahead int) int64 {
 }
 
 // Returning is how many refused sessions first came before that time and may come back.
-func (b *Book) Returning(before schemas.Time) (n int) {
-	for _, at := range b.refused {
-		if at < before {
-			n++
-		}
-	}
-	return n
-}
+func (b *Book) Returning(before schemas.Time) int { return b.refused.before(before) }
 
 // IdleNS is how long a session stays admitted without a turn.
 func (b *Book) IdleNS() int64 { return b.cfg.IdleNS }

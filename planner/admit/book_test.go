@@ -119,7 +119,7 @@ func TestBooks(t *testing.T) {
 			case 3:
 				b.Leave(now, k, x.Branch)
 			case 4:
-				known, full := b.Came(now+second, k) <= now, len(b.refused) == 6
+				known, full := b.Came(now+second, k) <= now, len(b.refused.at) == 6
 				b.Refuse(k, now)
 				if b.Came(now+second, k) > now && (known || !full) { // a full book forgets new ones
 					rt.Fatalf("a refused session comes anew")
@@ -139,7 +139,7 @@ func TestBooks(t *testing.T) {
 				}
 				sum += own
 			}
-			if sum != b.tokens || len(b.sessions) > 6 || len(b.refused) > 6 {
+			if sum != b.tokens || len(b.sessions) > 6 || len(b.refused.at) > 6 {
 				rt.Fatalf("%d tokens in the book, %d in %d sessions", b.tokens, sum, len(b.sessions))
 			}
 		}
