@@ -174,3 +174,18 @@ func FuzzMeasured(f *testing.F) {
 		}
 	})
 }
+
+// TestFaster: everything takes a tenth, and the model that it was made from is as it was.
+func TestFaster(t *testing.T) {
+	m := demand.Model{Turn: 0.02, Token: 1e-5, Attention: 1e-10, Launch: 0.1, Lanes: 4, Context: 1e-10, Accept: 3, B: []float64{0, 256}, Step: []float64{0.02, 0.04}}
+	f := m.Faster(10)
+	for name, x := range map[string][2]float64{
+		"prefill": {m.Prefill(1, 5000, 1e8), f.Prefill(1, 5000, 1e8)},
+		"alone":   {m.Alone(0.1), f.Alone(0.01)},
+		"step":    {m.StepTime(100, 1e6), f.StepTime(100, 1e6)},
+	} {
+		if math.Abs(x[0]/x[1]-10) > 1e-9 {
+			t.Errorf("%s takes %g, ten times faster %g", name, x[0], x[1])
+		}
+	}
+}

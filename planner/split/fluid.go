@@ -43,6 +43,7 @@ type fluid struct {
 	queue    [2]float64 // before decode: shorts, longs
 	run      [2]float64 // in decode
 	load     float64    // of prefill, smoothed
+	slower   float64    // how much longer prompts wait than the formula says
 	length   [2]float64 // tokens of an answer: shorts, longs
 
 	prefilled, tokens float64 // so far
@@ -100,7 +101,7 @@ func (f *fluid) stepPrefill() {
 	f.thinking -= back
 	f.pre += back
 	// The lanes of an executor step together: a prompt waits for all of them.
-	stay := f.alone() + wait(f.prefill, f.load, f.alone())
+	stay := f.alone() + f.slower*wait(f.prefill, f.load, f.alone())
 	x := f.pre * (1 - math.Exp(-fluidStep/max(stay, 1e-3)))
 	if f.TurnWork > 0 {
 		most := f.prefill / f.TurnWork * fluidStep
@@ -162,6 +163,27 @@ func (f *fluid) stepDecode() {
 	}
 }
 
+// mostSlower bounds what is concluded from how long prompts wait now.
+const mostSlower = 4
+
+// slower is how many times longer prompts wait than the formula says: steps are as long
+// as the longest of the prompts that are computed side by side. Measured by Little's law.
+func (s *State) slower() float64 {
+	p := s.Prefill + s.Mixed/2
+	if s.Rate <= 0 || p <= 0 {
+		return 1
+	}
+	load := s.Rate * s.TurnWork / p
+	if load < 0.3 || load > 0.9 {
+		return 1
+	}
+	w := wait(p, load, s.alone())
+	if w <= 0 {
+		return 1
+	}
+	return min(max((s.InPrefill/s.Rate-s.alone())/w, 1), mostSlower)
+}
+
 // start is the state of the loop as it was measured.
 //
 // Lengths are known of answers that ended. While long ones run that have not, they say
@@ -172,6 +194,7 @@ func (s *State) start() fluid {
 		queue:  [2]float64{s.WaitDecode * (1 - s.Mix.Long), s.WaitDecode * s.Mix.Long},
 		length: [2]float64{s.Mix.Short, s.Mix.Longer},
 	}
+	f.slower = s.slower()
 	n := s.InDecode
 	d := s.Decode + s.Mixed/2
 	if n <= 0 || d <= 0 {

@@ -47,6 +47,12 @@ func TestValue(t *testing.T) {
 		"decode is full, prefill holds what waits for it": {split.State{
 			Prefill: 6, Decode: 3, Rate: 18, Ended: 18, TurnWork: 0.05, Mix: split.Fit(3000, 4e7), InPrefill: 1, InDecode: 768, WaitDecode: 1000, Context: 9000, Slots: 256, KV: 8.2e6,
 		}, 1, 5},
+		"only tool calls have ended of what runs": {split.State{
+			Prefill: 4, Decode: 5, Rate: 17, Ended: 17, TurnWork: 0.05, Mix: split.Fit(203, 60_000), InPrefill: 4, InDecode: 1000, Context: 6000, Slots: 256, KV: 8.2e6,
+		}, 1, 3},
+		"prompts wait longer than for a lane": {split.State{
+			Prefill: 4, Decode: 5, Rate: 66.6, Ended: 66.6, TurnWork: 0.052, Mix: split.Fit(820, 1.1e7), InPrefill: 66, InDecode: 660, Context: 12_000, Slots: 256, KV: 8.2e6,
+		}, 5, 5},
 		"KV is full before the slots are": {split.State{
 			Prefill: 5, Decode: 4, Rate: 20, Ended: 20, TurnWork: 0.05, Mix: split.Fit(1000, 1.1e6), InPrefill: 2, InDecode: 160, WaitDecode: 200, Context: 50_000, Slots: 256, KV: 2e6,
 		}, 1, 3},
