@@ -75,7 +75,8 @@ func (r *Router) absorbOne(now schemas.Time, t *turn, out []schemas.Msg) ([]sche
 		return out, false
 	}
 	r.unwait(t)
-	t.local = true
+	// The job is not Local: should the executor have got a narrower assignment meanwhile, or
+	// should more be missing than was thought, it sends the turn back.
 	p.totals.absorbed++
 	return r.put(now, t, schemas.StageDecode, best, nil, out), true
 }

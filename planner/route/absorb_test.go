@@ -46,8 +46,8 @@ func TestAbsorb(t *testing.T) {
 			t.Errorf("%s: %d of %d turns are absorbed, the load says %d", c.name, absorbed, c.turns, got)
 		}
 		for _, j := range g.jobs {
-			if j.Ready.Prompt.N == c.prompt && j.Stage == schemas.StageDecode && !j.Local {
-				t.Errorf("%s: the decode worker is not told to compute", c.name)
+			if j.Ready.Prompt.N == c.prompt && j.Stage == schemas.StageDecode && j.Local {
+				t.Errorf("%s: the decode worker may compute more than its assignment allows", c.name)
 			}
 		}
 		if c.want && (g.placed["decode e1"] == 0 || g.r.waiting == 0) {
