@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/schemas/calib"
+	"github.com/weir-dev/weir/services/serve"
 )
 
 type flags struct {
@@ -48,7 +49,7 @@ and admission, the others with private memory and LRU.`,
 	fs := c.Flags()
 	fs.StringVar(&f.system, "system", "weir", "system: "+Systems)
 	fs.StringVar(&f.tier, "tier", "", "host memory: shared, private, none (default what the system is compared with)")
-	fs.StringVar(&f.order, "order", "", "what leaves it first: weir, lru (default likewise)")
+	fs.StringVar(&f.order, "order", "", "what leaves it first: weir, lru (default what the system is compared with)")
 	fs.StringVar(&f.model, "model", "", "calibration (default the first that the scenario names)")
 	fs.StringVar(&f.dir, "calib", ".", "folder of calibration files")
 	fs.Float64Var(&f.load, "load", 1, "factor on concurrency")
@@ -56,13 +57,16 @@ and admission, the others with private memory and LRU.`,
 	fs.Float64Var(&f.period, "period", 0, "seconds in which the phases come round, where they alternate")
 	fs.IntVar(&f.sessions, "sessions", 0, "sessions at once, where the scenario names none")
 	fs.Uint64Var(&f.seed, "seed", 1, "seed")
-	fs.DurationVar(&f.restart, "restart", -1, "a role change takes a restart of this length; 0 changes roles in place (default likewise)")
+	fs.DurationVar(&f.restart, "restart", -1, "a role change takes a restart of this length; 0 changes roles in place (default the calibrated one with dynamo, else 0)")
 	fs.BoolVar(&f.admit, "admit", true, "with system weir: the router admits sessions")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	return c
 }
 
 func (f *flags) run(ctx context.Context, file string, out, progress io.Writer) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	sc, err := LoadScenario(file)
 	if err != nil {
 		return err
@@ -72,7 +76,7 @@ func (f *flags) run(ctx context.Context, file string, out, progress io.Writer) e
 	}
 	cal, err := LoadCalibration(f.dir, f.model, f.derate)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; --calib names the folder of calibrations, --model one of them, the scenario has %q", err, sc.Cluster.Calibrations)
 	}
 	o := Options{Cal: cal, Load: f.load, Seed: f.seed, PeriodS: f.period, Concurrency: f.sessions}
 	sys, err := f.parse(sc, cal)
@@ -92,6 +96,21 @@ func (f *flags) run(ctx context.Context, file string, out, progress io.Writer) e
 		return json.NewEncoder(out).Encode(fig)
 	}
 	return fig.print(out, time.Since(began))
+}
+
+// check looks at what only the command line can get wrong.
+func (f *flags) check() error {
+	switch {
+	case f.output != "text" && f.output != "json":
+		return fmt.Errorf("%w: -o is %q, known are text, json", serve.ErrUsage, f.output)
+	case !(f.derate >= 0 && f.derate <= 1):
+		return fmt.Errorf("%w: --derate is %g, allowed are 0 to 1", serve.ErrUsage, f.derate)
+	case !(f.load > 0):
+		return fmt.Errorf("%w: --load is %g, it is a factor above 0", serve.ErrUsage, f.load)
+	case f.restart < 0 && f.restart != -1:
+		return fmt.Errorf("%w: --restart is %s, allowed are 0 and more", serve.ErrUsage, f.restart)
+	}
+	return nil
 }
 
 // parse makes a system from its flags.

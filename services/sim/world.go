@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -116,11 +117,37 @@ func (w *world) valid() error {
 	case s.Mixed && s.Planner != nil:
 		return fmt.Errorf("%w: system %s is mixed and has a planner", ErrScenario, s.Name)
 	}
+	if err := w.o.valid(); err != nil {
+		return err
+	}
 	for i := range w.sc.Phases {
 		p := &w.sc.Phases[i]
+		if n := float64(cmp.Or(p.Concurrency, w.o.Concurrency)) * w.o.Load; n > maxSessions {
+			return fmt.Errorf("%w: %s: phases[%d] has %.0f sessions at once, allowed are %d", ErrScenario, w.sc.Name, i, n, maxSessions)
+		}
+		for name, s := range p.Mix {
+			if n := max(s[0], s[1]) * w.o.Load; n > maxSessions {
+				return fmt.Errorf("%w: %s: phases[%d] has %.0f sessions of %s at once, allowed are %d", ErrScenario, w.sc.Name, i, n, name, maxSessions)
+			}
+		}
 		if p.Workload != "" && p.Concurrency == 0 && w.o.Concurrency == 0 {
 			return fmt.Errorf("%w: %s: phases[%d] names no concurrency, so the run must be told one", ErrScenario, w.sc.Name, i)
 		}
+	}
+	return nil
+}
+
+// maxSessions at once of one phase: some 10 KiB are kept of each.
+const maxSessions = 100_000
+
+func (o *Options) valid() error {
+	switch {
+	case !(o.Load > 0) || math.IsInf(o.Load, 0):
+		return fmt.Errorf("%w: load is %g, it is a factor above 0", ErrScenario, o.Load)
+	case !(o.PeriodS >= 0) || math.IsInf(o.PeriodS, 0):
+		return fmt.Errorf("%w: the period is %g s, it is a number above 0, or 0 for the scenario's", ErrScenario, o.PeriodS)
+	case o.Concurrency < 0:
+		return fmt.Errorf("%w: %d sessions at once, it is a number above 0, or 0 for the scenario's", ErrScenario, o.Concurrency)
 	}
 	return nil
 }
