@@ -38,8 +38,16 @@ func (s *stack) checkSpeed(ctx context.Context) error {
 	if d.Speed < most {
 		return nil
 	}
-	return fmt.Errorf("%w: --speed %g is too much here: a publish takes %s (p99 of %d), which is %.1f %% of the shortest step of %s, %s / %g; it must stay below %g %%. At most --speed %.3g, or 1",
-		serve.ErrUsage, d.Speed, bus.Round(time.Microsecond), speedPings, 100*float64(bus)*d.Speed/float64(step), d.Cal.ID, step.Round(10*time.Microsecond), d.Speed, 100*speedShare, max(1, most*0.99))
+	return fmt.Errorf("%w: --speed %g is too much here: a publish takes %s (p99 of %d), which is %.1f %% of the shortest step of %s, %s / %g; it must stay below %g %%. At most --speed %s",
+		serve.ErrUsage, d.Speed, bus.Round(time.Microsecond), speedPings, 100*float64(bus)*d.Speed/float64(step), d.Cal.ID, step.Round(10*time.Microsecond), d.Speed, 100*speedShare, allowed(most))
+}
+
+// allowed names the highest speed below most, and the one that is always allowed.
+func allowed(most float64) string {
+	if most*0.99 <= 1 {
+		return "1"
+	}
+	return fmt.Sprintf("%.3g, or 1", most*0.99)
 }
 
 // busLatency is the 99th percentile of publishes to a memory stream, each until it is
