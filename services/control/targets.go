@@ -31,7 +31,8 @@ type Config struct {
 	Context  int // tokens per sequence of the executors
 	Logger   *slog.Logger
 
-	DirectMax int // see route.Config
+	DirectMax int  // see route.Config
+	Admit     bool // likewise
 	Deadline  time.Duration
 	// Keep is how long lineage remembers a session that has no new turn; 0 is as long
 	// as there is room.
@@ -176,7 +177,7 @@ func (c *Config) underLease(ctx context.Context, service string, run func(contex
 
 // route1 runs a router with one lease.
 func route1(ctx context.Context, cfg Config, epoch uint64) error {
-	conf := route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax, Admit: true}
+	conf := route.Config{Cell: cfg.Cell, Epoch: epoch, DirectMax: cfg.DirectMax, Admit: cfg.Admit}
 	actor := route.New(conf)
 	recorded, end := cfg.recorded("router", epoch, actor, conf)
 	defer end()

@@ -67,6 +67,7 @@ type Options struct {
 	NullVision bool
 
 	DirectMax  int
+	Admit      bool
 	Deadline   time.Duration
 	Durability string
 	StoreMB    int64 // bytes of the largest streams, in MiB; 0 is the default
@@ -130,6 +131,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.Float64Var(&o.Speed, "speed", o.Speed, "with --engine sim: how many times faster than the simulated device; refused where the bus would take 2 % of its shortest step or more")
 	f.StringVar(&o.Calib, "calib", o.Calib, "with --engine sim: calibration file (calib/v1) of the device (default: a made-up one with round numbers)")
 	f.BoolVar(&o.NullVision, "null-vision", o.NullVision, "let the null engine take images; it is a fake that sees nothing, for tests of everything around a model with vision")
+	f.BoolVar(&o.Admit, "admit", o.Admit, "let new sessions wait, at most a minute, while those that are served fill the KV memory")
 	f.IntVar(&o.DirectMax, "direct-max", o.DirectMax, "uncached prompt tokens up to which a turn skips the prefill stage; negative: never")
 	f.DurationVar(&o.Deadline, "deadline", o.Deadline, "time that a turn without its own deadline may take")
 	f.StringVar(&o.Durability, "durability", o.Durability, "process: acknowledged turns survive any crash of a process; sync: also a loss of power, at the cost of one disk sync per message")

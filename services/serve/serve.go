@@ -226,7 +226,7 @@ func (h *host) control(nc *nats.Conn) control.Config {
 	}
 	return control.Config{
 		Conn: nc, Topology: h.topo, Cell: h.o.Cell, ID: id, Model: h.model, Context: h.o.Context, Logger: h.log,
-		DirectMax: h.o.DirectMax, Deadline: h.o.Deadline, Keep: h.o.keepSessions(),
+		DirectMax: h.o.DirectMax, Admit: h.o.Admit, Deadline: h.o.Deadline, Keep: h.o.keepSessions(),
 	}
 }
 

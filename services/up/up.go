@@ -203,7 +203,7 @@ func (s *stack) childArgs(targets, id string, n node) []string {
 		"serve", "--target", targets, "--id", id, "--dir", o.Dir, "--nats", o.URL(), "--http", o.HTTP, "--cell", o.Cell, "--node", n.id,
 		"--engine", s.model.Engine, "--model", s.model.Path, "--model-name", s.model.Name, "--llama-lib", s.model.LibDir,
 		"--ctx", strconv.Itoa(o.Context), "--slots", strconv.Itoa(o.Slots), "--keep-sequences=" + strconv.FormatBool(o.Keep), "--threads", strconv.Itoa(o.Threads), "--gpu-layers", strconv.Itoa(o.GPULayers),
-		"--kv-mem", strconv.FormatInt(n.bytes, 10), "--kv-dir", n.arena, "--kv-order", o.KVOrder, "--peer-addr", o.PeerAddr, "--direct-max", strconv.Itoa(o.DirectMax), "--deadline", o.Deadline.String(),
+		"--kv-mem", strconv.FormatInt(n.bytes, 10), "--kv-dir", n.arena, "--kv-order", o.KVOrder, "--peer-addr", o.PeerAddr, "--direct-max", strconv.Itoa(o.DirectMax), "--admit=" + strconv.FormatBool(o.Admit), "--deadline", o.Deadline.String(),
 		"--durability", o.Durability, "--store-mib", strconv.FormatInt(o.StoreMB, 10), "--log-level", o.LogLevel, "--nats-replicas", strconv.Itoa(o.Replicas),
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.StreamBytes)) {
