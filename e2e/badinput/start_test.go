@@ -104,7 +104,7 @@ func TestFlags(t *testing.T) {
 	for _, c := range []Start{
 		{Name: "no libraries", Args: []string{"up", "--engine", "llama"}, Env: []string{"WEIR_LLAMA_LIB=/nonexistent"}, Code: 1, Says: []string{"make engine", "--engine go", "/nonexistent"}},
 		{Name: "empty libraries", Args: []string{"up", "--engine", "llama", "--llama-lib", t.TempDir(), "--model", models(t)["good"], "--ctx", "512"}, Code: 1, Says: []string{"make engine", "libllama"}},
-		{Name: "no calibration", Args: []string{"up", "--engine", "sim", "--calib", "/nonexistent.json"}, Code: 1, Says: []string{"/nonexistent.json"}},
+		{Name: "no calibration", Args: []string{"up", "--engine", "sim", "--calib", "/nonexistent.json"}, Code: 2, Says: []string{"/nonexistent.json"}},
 		{Name: "unknown engine", Args: []string{"up", "--engine", "steam"}, Code: 1, Says: []string{"steam", "auto, llama, go"}},
 		{Name: "no model", Args: []string{"up", "--engine", "go", "--model", "/nonexistent.gguf"}, Code: 1, Says: []string{"/nonexistent.gguf"}},
 		{Name: "a folder as model", Args: []string{"up", "--engine", "go", "--model", t.TempDir()}, Code: 1, Says: []string{"folder"}},
