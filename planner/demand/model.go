@@ -4,9 +4,13 @@ import (
 	"github.com/weir-dev/weir/schemas/calib"
 )
 
-// Model says what work costs on an executor of size 1. All times are seconds. The
+// Model says what work costs on an executor of its Size. All times are seconds. The
 // zero value knows nothing; Known tells.
 type Model struct {
+	// Size is how many accelerators the executor has whose times these are; 0 means 1.
+	// Sizes of executors are told in it: one of twice as many does twice the work.
+	Size float64 `json:"size,omitempty"`
+
 	// Prefill of a prompt is max(Turn, Token·computed) + Attention·computed·(cached +
 	// computed/2), when enough other prompts wait that steps are full: small prompts
 	// cost the launch of a step, shared by one prompt per attention rank.
@@ -26,7 +30,8 @@ type Model struct {
 	Accept  float64   `json:"accept"`
 }
 
-// FromCalibration takes the costs from a calibration.
+// FromCalibration takes the costs from a calibration. They are those of a whole worker,
+// whose layout says how many accelerators it has.
 //
 // A prefill step of one chunk per attention rank takes max(floor, a·n) + c·S + m0 +
 // m1·N. With R ranks that are equally full, a token costs a/R + m1, and attention c/R.
@@ -43,6 +48,7 @@ func FromCalibration(c *calib.Calibration) Model {
 		chunk = 8192
 	}
 	m := Model{
+		Size:      float64(max(1, c.Layout.GPUs)),
 		Token:     (k.A/ranks + k.M1 + k.M0/(chunk*ranks)) * ms,
 		Attention: k.C / ranks * ms,
 		Turn:      (k.Floor + k.M0) / ranks * ms,
@@ -66,6 +72,15 @@ func (m Model) Faster(times float64) Model {
 		m.Step[i] /= times
 	}
 	return m
+}
+
+// Unit is how many accelerators an executor has that does one second of this model's
+// work per second.
+func (m *Model) Unit() float64 {
+	if m.Size > 0 {
+		return m.Size
+	}
+	return 1
 }
 
 // Known reports whether both phases have a cost.

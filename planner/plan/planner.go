@@ -173,7 +173,7 @@ func (p *Planner) heartbeat(now schemas.Time, m *schemas.Heartbeat) {
 		x.seq = m.Epoch // it was forgotten, and what it does is the last that stands on ROLE
 	}
 	x.role, x.epoch, x.absorb = m.Role, m.Epoch, m.Absorb
-	x.size = float64(min(max(1, m.Size), 1<<16))
+	x.size = float64(min(max(1, m.Size), 1<<16)) / p.unit(m.Pool)
 	x.slots, x.context, x.kv = max(0, m.Slots), max(0, m.Context), max(0, m.KVTokens)
 	x.prefills, x.decodes = 0, 0
 	for i := range m.Held {
@@ -214,6 +214,15 @@ func (p *Planner) pool(name string) *pool {
 	p.names = append(p.names, name)
 	sort.Strings(p.names)
 	return o
+}
+
+// unit is how many accelerators count as size 1 in a pool: as many as the executor has
+// of which its costs are known, so that the figures are those of whole executors.
+func (p *Planner) unit(name string) float64 {
+	if o := p.pools[name]; o != nil {
+		return o.meas.Given.Unit()
+	}
+	return 1
 }
 
 // assigned takes what stands on ROLE, whoever wrote it.

@@ -48,6 +48,6 @@ func (w *world) execConfig(e *exec) gpuexec.Config {
 		// Frames and checkpoints go out with the first token, at the end, and when a turn
 		// is handed over.
 		FrameTokens: long, FrameNS: 1e15, CkptTokens: long, CkptNS: 1e15,
-		SealShare: -1, TierBlocks: n.total, MixSteps: w.sys.MixSteps,
+		SealShare: -1, TierBlocks: n.total, MixSteps: w.sys.MixSteps, Size: max(1, w.cal.Layout.GPUs),
 	}
 }

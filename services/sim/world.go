@@ -272,7 +272,7 @@ func (w *world) routes() route.Config {
 	c := w.sys.Route
 	c.Cell, c.Handover, c.Admit = cell, true, c.Admit || w.sys.Admit
 	ranks, chunk := max(1, w.cal.Layout.AttnDP), w.chunk()
-	c.PrefillJobs = cmp.Or(c.PrefillJobs, 8*ranks)
+	c.PrefillJobs = cmp.Or(c.PrefillJobs, max(1, 8*ranks/max(1, w.cal.Layout.GPUs))) // per accelerator
 	c.PrefillTokens = cmp.Or(c.PrefillTokens, 8*ranks*chunk)
 	c.PrefillTPS = cmp.Or(c.PrefillTPS, float64(ranks*chunk)/0.6)
 	return c
