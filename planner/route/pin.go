@@ -13,8 +13,9 @@ const pinNS = 1_000_000_000
 const pinLook = 4
 
 // bestPrefill is the executor that would be done first with the turn in view: after what
-// waits there, what it brings in and what it computes. One without room is named only if
-// its node is another one than that of the best with room.
+// waits there before it, what it brings in and what it computes. One without room is named
+// only where its node holds some of the turn, and is another one than that of the best with
+// room; nil says that the turn is to wait for whoever has room first.
 func (r *Router) bestPrefill(t *turn, n need) *executor {
 	if r.cfg.Choose != nil {
 		return r.chosen(t, n, nil)
@@ -22,11 +23,23 @@ func (r *Router) bestPrefill(t *turn, n need) *executor {
 	var best, full *executor
 	least, fullLeast := 0.0, 0.0
 	apart := len(r.dir.list) > 1
+	fewest := 0.0
+	if apart {
+		fewest = r.fewest(t, n)
+	}
 	for _, x := range t.in.xs {
-		if !x.room[n] && (!apart || !x.takes[n] || x.reserved != nil || x.alone != nil || r.have(x) == 0) || !x.fits(t) {
+		if !r.mayPrefill(x, t, n, apart) {
 			continue
 		}
-		s := r.plan(x).seconds + float64(x.tokens+x.pinned)/r.tps(x)
+		s := r.plan(x).seconds
+		if apart {
+			s += (s - fewest) * float64(len(x.prefills)+len(x.wait.ts))
+		}
+		ahead := x.tokens
+		if x != t.next {
+			ahead += x.pinned
+		}
+		s += float64(ahead) / r.tps(x)
 		switch {
 		case x.room[n] && (best == nil || s < least):
 			best, least = x, s
@@ -34,10 +47,33 @@ func (r *Router) bestPrefill(t *turn, n need) *executor {
 			full, fullLeast = x, s
 		}
 	}
-	if full != nil && (best == nil || fullLeast < least && full.at != best.at) {
+	if full != nil && r.have(full) > 0 && (best == nil || fullLeast < least && full.at != best.at) {
 		return full
 	}
 	return best
+}
+
+// mayPrefill tells whether x is to be weighed for a prefill: it has room, or, where nodes
+// have memories of their own, may be waited for.
+func (r *Router) mayPrefill(x *executor, t *turn, n need, apart bool) bool {
+	return (x.room[n] || apart && x.takes[n] && x.reserved == nil && x.alone == nil) && x.fits(t)
+}
+
+// fewest is the time that the turn in view takes where it takes least. What it takes
+// elsewhere beyond that is work which nobody had to do, and delays about as many turns as
+// wait there now. It counts once for each: else, under load, each turn would flee from a
+// queue to one a little shorter, and all of them would compute contexts most of the time.
+func (r *Router) fewest(t *turn, n need) float64 {
+	least, any := 0.0, false
+	for _, x := range t.in.xs {
+		if !r.mayPrefill(x, t, n, true) {
+			continue
+		}
+		if s := r.plan(x).seconds; !any || s < least {
+			least, any = s, true
+		}
+	}
+	return least
 }
 
 // pin lets a turn wait for an executor.
@@ -56,7 +92,17 @@ func (r *Router) unpin(t *turn) {
 	x.pinned -= t.queued
 	t.in.tokens[t.waits] -= t.queued
 	t.in.pins--
-	t.pin = nil
+	t.pin, t.next = nil, nil
+}
+
+// revalue queues a turn again that is among the first of those that wait for an executor.
+// What else waits there comes after it, and counts nothing where it is weighed anew: else
+// an executor with room would lose each of its turns to one with a shorter queue.
+func (r *Router) revalue(now schemas.Time, t *turn) {
+	x := t.pin
+	r.unpin(t)
+	t.next = x
+	r.enqueue(now, t)
 }
 
 // unpinAll queues the turns that wait for an executor again.
@@ -69,9 +115,9 @@ func (r *Router) unpinAll(now schemas.Time, x *executor) {
 
 // repin queues turns again whose executor has room, cannot have them any more, or, when
 // look is set, kept them waiting for long.
-func (r *Router) repin(now schemas.Time, p *pool, look bool) {
+func (r *Router) repin(now schemas.Time, p *pool, look bool, out []schemas.Msg) []schemas.Msg {
 	if p.pins == 0 {
-		return
+		return out
 	}
 	for _, x := range p.xs {
 		t := x.wait.first()
@@ -80,16 +126,72 @@ func (r *Router) repin(now schemas.Time, p *pool, look bool) {
 		case !x.alive || !x.takes[t.class]:
 			r.unpinAll(now, x)
 		case x.room[t.class]:
-			r.unpin(t)
-			r.enqueue(now, t)
+			r.revalue(now, t)
 		case look:
 			for range pinLook {
 				if t = x.wait.first(); t == nil || int64(now-t.pinAt) < pinNS {
 					break
 				}
-				r.unpin(t)
-				r.enqueue(now, t)
+				r.revalue(now, t)
 			}
 		}
 	}
+	if look {
+		out = r.steal(now, p, out)
+	}
+	return out
+}
+
+// steal gives executors that have had nothing to prefill for idleNS a turn that waits for
+// another one: of the longest queue, the one that costs least to compute there. Nobody else
+// would use that time, however much of it computes again what the other one holds. It is
+// one turn per executor and look.
+func (r *Router) steal(now schemas.Time, p *pool, out []schemas.Msg) []schemas.Msg {
+	for _, x := range p.xs {
+		if len(x.prefills) > 0 || x.wait.first() != nil {
+			x.idle = 0
+			continue
+		}
+		if x.idle == 0 {
+			x.idle = now
+		}
+		if int64(now-x.idle) < idleNS {
+			continue
+		}
+		if t := r.stolen(now, p, x); t != nil {
+			r.unpin(t)
+			r.waiting--
+			r.view(t)
+			out = r.put(now, t, schemas.StagePrefill, x, nil, out)
+			x.idle = 0
+		}
+	}
+	return out
+}
+
+// idleNS is how long an executor has nothing to prefill before it takes turns of others.
+const idleNS = 500_000_000
+
+// stolen is the turn that x takes from the longest queue of the others.
+func (r *Router) stolen(now schemas.Time, p *pool, x *executor) *turn {
+	var from *executor
+	for _, o := range p.xs {
+		if o.wait.first() != nil && (from == nil || o.pinned > from.pinned) {
+			from = o
+		}
+	}
+	if from == nil {
+		return nil
+	}
+	var best *turn
+	least := 0.0
+	for _, t := range from.wait.ts[:min(len(from.wait.ts), r.cfg.ScanMax)] {
+		if !x.room[t.class] || !x.fits(t) || int64(now-t.pinAt) < idleNS {
+			continue
+		}
+		if s := r.planFor(x, t).seconds; best == nil || s < least {
+			best, least = t, s
+		}
+	}
+	return best
 }

@@ -115,3 +115,62 @@ func TestStayEnds(t *testing.T) {
 		}
 	}
 }
+
+// come sends one turn each of sessions whose contexts are on node n, by number.
+func (g *rig) come(n string, from, to int) {
+	for i := from; i < to; i++ {
+		r := turnReady(fmt.Sprintf("u%d", g.seq), 52_000, 49_984)
+		r.Session = fmt.Sprintf("%s-%d", n, i)
+		nameBlocks(r, fmt.Sprintf("%s-%d:781+new%s%d", n, i, n, i))
+		g.seq++
+		r.AdmittedNS = int64(g.now)
+		g.step(&schemas.Msg{Kind: schemas.KindReady, Seq: g.seq, Ready: r})
+	}
+}
+
+// TestStayBusy: where both workers have long queues, one that is longer makes nobody flee to
+// the other one, where each context would be computed again.
+func TestStayBusy(t *testing.T) {
+	g := apart(t)
+	for i := range 80 {
+		g.come("n0", i, i+1)
+		if i < 40 {
+			g.come("n1", i, i+1)
+		}
+	}
+	if p := g.r.pools[0]; p.rooms[needM] > 0 || g.r.waiting < 100 {
+		t.Fatalf("%d turns wait, %v have room", g.r.waiting, p.rooms)
+	}
+	moved, all := g.work()
+	if all != 120 || g.r.waiting > 0 || moved > 0 {
+		t.Errorf("%d of 120 turns were computed, %d of them elsewhere, %d wait", all, moved, g.r.waiting)
+	}
+}
+
+// TestIdleTakes: a worker with nothing to do takes what waits for another one in the end,
+// although waiting would be over sooner for each of those turns.
+func TestIdleTakes(t *testing.T) {
+	g := apart(t)
+	g.come("n0", 0, 14)
+	p0, p1 := g.r.execs["p0"], g.r.execs["p1"]
+	if len(p0.wait.ts) == 0 || len(p1.prefills) > 0 {
+		t.Fatalf("%d wait for p0, %d are at p1", len(p0.wait.ts), len(p1.prefills))
+	}
+	for at := g.now + second; g.now < at; {
+		g.now += second / 10
+		g.beat(schemas.Heartbeat{Executor: "p0", Node: "n0", Role: schemas.RolePrefill, Slots: 64, PrefillTPS: 10_000, Held: g.heldBy("p0")})
+		g.step(&schemas.Msg{Kind: schemas.KindTick})
+	}
+	if len(p1.prefills) != 1 {
+		t.Errorf("%d turns are at the idle worker, %d wait for the other one", len(p1.prefills), len(p0.wait.ts))
+	}
+}
+
+func (g *rig) heldBy(id string) (held []schemas.Held) {
+	for _, j := range g.jobs {
+		if g.on[j.Ready.Job] == id {
+			held = append(held, schemas.Held{Job: j.Ready.Job, Attempt: j.Attempt, Stage: j.Stage})
+		}
+	}
+	return held
+}

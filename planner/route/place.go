@@ -19,7 +19,7 @@ func (r *Router) place(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 			r.relist(now, p, listMisfit)
 		}
 		if p.dirty || p.look {
-			r.repin(now, p, p.look)
+			out = r.repin(now, p, p.look, out)
 		}
 		if p.dirty {
 			out = r.placeIn(now, p, out)

@@ -27,7 +27,8 @@ type turn struct {
 	begun  bool          // it stands in the book of its pool
 	pin    *executor     // in whose queue it waits
 	pinAt  schemas.Time
-	listed bool // it stands in a list of its pool instead
+	next   *executor // of whose queue it was among the first, as it was taken out to be valued anew
+	listed bool      // it stands in a list of its pool instead
 
 	state    state
 	stage    schemas.Stage // the stage that is placed, or to be placed next
@@ -125,6 +126,7 @@ type executor struct {
 	exports  int              // tokens of contexts that it prefilled and that wait for a decode slot
 	wait     heap             // turns that wait for this executor
 	pinned   int              // tokens to be computed of those
+	idle     schemas.Time     // it has had nothing to prefill since then, while others have a queue
 	coming   int              // tokens of prompts for which a slot is kept
 	alone    *turn            // a turn that has the executor to itself
 	reserved *turn            // an alone turn that waits for it to become empty
