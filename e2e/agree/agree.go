@@ -31,6 +31,14 @@ type Agreement struct {
 	// SplitShare is the share of the time in which both had the same number of
 	// executors that prefill.
 	SplitShare float64 `json:"split_share"`
+	// Pairs are the changes of both logs in order, matched ones side by side.
+	Pairs []Pair `json:"pairs"`
+}
+
+// Pair is a change in both logs, or in one.
+type Pair struct {
+	Virtual *Change `json:"virtual,omitempty"`
+	Live    *Change `json:"live,omitempty"`
 }
 
 func (a Agreement) String() string {
@@ -80,12 +88,21 @@ func Compare(virtual, live []Change, tolerance float64) Agreement {
 			d := live[j].At - virtual[i].At
 			lag += d
 			a.MaxLagS = max(a.MaxLagS, math.Abs(d))
+			a.Pairs = append(a.Pairs, Pair{&virtual[i], &live[j]})
 			i, j = i+1, j+1
 		case best[i][j] == best[i+1][j]:
+			a.Pairs = append(a.Pairs, Pair{Virtual: &virtual[i]})
 			i++
 		default:
+			a.Pairs = append(a.Pairs, Pair{Live: &live[j]})
 			j++
 		}
+	}
+	for i := a.Matched + a.only(false); i < n; i++ {
+		a.Pairs = append(a.Pairs, Pair{Virtual: &virtual[i]})
+	}
+	for j := a.Matched + a.only(true); j < m; j++ {
+		a.Pairs = append(a.Pairs, Pair{Live: &live[j]})
 	}
 	if longer := max(n, m); longer > 0 {
 		a.Share = float64(a.Matched) / float64(longer)
@@ -94,6 +111,16 @@ func Compare(virtual, live []Change, tolerance float64) Agreement {
 		a.MeanLagS = lag / float64(a.Matched)
 	}
 	return a
+}
+
+// only counts the pairs that have a change in one log only, so far.
+func (a *Agreement) only(live bool) (n int) {
+	for _, p := range a.Pairs {
+		if live && p.Virtual == nil || !live && p.Live == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // splitShare is the share of the first end seconds in which both logs have the same

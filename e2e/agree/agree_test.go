@@ -35,6 +35,9 @@ func TestCompare(t *testing.T) {
 		if a.Matched != tt.matched || a.Ties != tt.ties || math.Abs(a.Share-tt.share) > 1e-9 {
 			t.Errorf("%s: %+v, want %d matched, %d ties, share %.2f", name, a, tt.matched, tt.ties, tt.share)
 		}
+		if n := len(a.Pairs); n != len(log)+len(tt.live)-tt.matched {
+			t.Errorf("%s: %d pairs of %d and %d changes", name, n, len(log), len(tt.live))
+		}
 	}
 	if a := Compare(nil, nil, 5); a.Share != 1 {
 		t.Errorf("two empty logs agree by %g", a.Share)

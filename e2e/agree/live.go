@@ -25,8 +25,9 @@ import (
 // liveWait bounds one live run, its start included.
 const liveWait = 6 * time.Minute
 
-// live plays the agents on a stack of simulated engines of that speed.
-func live(ctx context.Context, set *scenarios.Set, model string, size Size, speed float64, policy Policy, agents []*session, record string) (_ *Played, err error) {
+// live plays the agents on a stack of simulated engines of that speed, for at most window
+// seconds, 0 for all they have to do.
+func live(ctx context.Context, set *scenarios.Set, model string, size Size, speed, window float64, policy Policy, agents []*session, record string) (_ *Played, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, liveWait, fmt.Errorf("the live run did not end within %s", liveWait))
 	defer cancel()
 	sc := scale(set.Scenarios[scenarios.Shift], size, speed)
@@ -37,7 +38,7 @@ func live(ctx context.Context, set *scenarios.Set, model string, size Size, spee
 	args := []string{
 		"--engine", "sim", "--speed", fmt.Sprint(speed), "--calib", filepath.Join(set.Dir, "calib", model+".json"), "--planner", planner,
 		"--prefill", strconv.Itoa(startPrefill), "--decode", strconv.Itoa(sc.Cluster.Workers - startPrefill),
-		"--slots", strconv.Itoa(sc.Cluster.MaxSeqs), "--ctx", "131072", "--kv-mem", "512MiB",
+		"--slots", strconv.Itoa(sc.Cluster.MaxSeqs), "--ctx", "131072", "--kv-mem", "512MiB", "--admit=false",
 	}
 	if record != "" {
 		args = append(args, "--record", record)
@@ -58,7 +59,7 @@ func live(ctx context.Context, set *scenarios.Set, model string, size Size, spee
 	for name, w := range sc.Workloads {
 		p.shared[name] = w.Shared
 	}
-	out, err := p.play(ctx)
+	out, err := p.play(ctx, window)
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.Logs(20))
 	}
@@ -135,11 +136,18 @@ func (p *player) plan(m *nats.Msg) {
 	p.plans = append(p.plans, d)
 }
 
-// play lets all agents do their turns.
-func (p *player) play(ctx context.Context) (*Played, error) {
+// errWindow ends what is compared of a run.
+var errWindow = errors.New("the window is over")
+
+// play lets all agents do their turns, or what they can until the window is over.
+func (p *player) play(ctx context.Context, window float64) (*Played, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p.began = time.Now()
+	if window > 0 {
+		over := time.AfterFunc(time.Duration(window*float64(time.Second)), func() { cancel(errWindow) })
+		defer over.Stop()
+	}
 	var wg sync.WaitGroup
 	ends := make(chan *session)
 	for left := p.left; left > 0; {
@@ -160,16 +168,26 @@ func (p *player) play(ctx context.Context) (*Played, error) {
 			left--
 		case <-ctx.Done():
 			wg.Wait()
-			return nil, context.Cause(ctx)
+			if err := context.Cause(ctx); !errors.Is(err, errWindow) {
+				return nil, err
+			}
+			return p.played(window)
 		}
 	}
 	wg.Wait()
-	end := time.Since(p.began)
+	return p.played(time.Since(p.began).Seconds())
+}
+
+// played sums up what was done in so many seconds.
+func (p *player) played(end float64) (*Played, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := &Played{MakespanS: end.Seconds(), Turns: p.turns, TTFTMean: p.ttft / float64(p.turns), E2EMean: p.e2e / float64(p.turns)}
+	out := &Played{MakespanS: end, Turns: p.turns}
+	out.means(p.ttft, p.e2e)
 	for _, d := range p.plans {
-		out.Changes = append(out.Changes, changes(float64(d.AtNS-p.began.UnixNano())/1e9, d, liveExecutor)...)
+		if at := float64(d.AtNS-p.began.UnixNano()) / 1e9; at <= end {
+			out.Changes = append(out.Changes, changes(at, d, liveExecutor)...)
+		}
 	}
 	return out, p.bad
 }

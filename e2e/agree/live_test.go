@@ -21,7 +21,7 @@ func TestLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range out {
-		t.Logf("%s at speed %g: %s; makespan %.0f s simulated, %.0f s live", o.Policy, o.Speed, o.Agreement, o.Simulated.MakespanS, o.Real.MakespanS)
+		t.Log(o)
 		if o.Real.Turns != o.Simulated.Turns || o.Real.Turns == 0 {
 			t.Errorf("%s: %d turns live, %d simulated", o.Policy, o.Real.Turns, o.Simulated.Turns)
 		}

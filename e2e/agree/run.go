@@ -17,8 +17,11 @@ type Options struct {
 	Model string // a calibration of the shift; empty for its first
 	Size  Size
 	Speed float64
-	// Tolerance is how many seconds apart the same decision may be in both logs.
-	// 0 means 10: ten decisions of the planner.
+	// WindowS is how many seconds of a run are compared; 0 for all.
+	WindowS float64
+	// ToleranceS is how many seconds apart the same decision may be in both logs. 0 means
+	// 10: what a decision is made from is averaged over 6 s and reported every 2 s, a look
+	// comes once a second, and jobs and reports take their time on a real bus.
 	ToleranceS float64
 	// Record is a folder for what the live planner and router were told; empty for none.
 	Record string
@@ -34,6 +37,12 @@ type Outcome struct {
 	Real      *Played `json:"live_run"`
 }
 
+func (o *Outcome) String() string {
+	v, l := o.Simulated, o.Real
+	return fmt.Sprintf("%s, speed %g, the first %.0f s: %s; %.1f turns per second simulated and %.1f live, %.2f s and %.2f s to the first token",
+		o.Policy, o.Speed, v.MakespanS, o.Agreement, v.TurnsPerS, l.TurnsPerS, v.TTFTMean, l.TTFTMean)
+}
+
 // both plays one policy both ways, at the speed asked for or the highest that this
 // machine's bus allows.
 func (o *Options) both(ctx context.Context, set *scenarios.Set, policy Policy) (v, l *Played, err error) {
@@ -43,10 +52,10 @@ func (o *Options) both(ctx context.Context, set *scenarios.Set, policy Policy) (
 	}
 	for range speeds {
 		var agents []*session
-		if v, agents, err = virtual(ctx, set, o.Model, o.Size, o.Speed, policy); err != nil {
+		if v, agents, err = virtual(ctx, set, o.Model, o.Size, o.Speed, o.WindowS, policy); err != nil {
 			return nil, nil, fmt.Errorf("agree: %s, simulated: %w", policy, err)
 		}
-		l, err = live(ctx, set, o.Model, o.Size, o.Speed, policy, agents, record)
+		l, err = live(ctx, set, o.Model, o.Size, o.Speed, o.WindowS, policy, agents, record)
 		if err == nil {
 			return v, l, nil
 		}

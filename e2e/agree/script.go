@@ -15,11 +15,22 @@ type Size struct {
 	// Slots is the factor on its concurrency. A tenth of the sessions in a tenth of the
 	// slots takes as long as all of them in all slots; more slots are shorter.
 	Slots float64
-	Seed  uint64
+	// Context is where a context is compacted, in tokens; 0 leaves the shift's own bound.
+	Context int
+	Seed    uint64
 }
 
-// Full is the size of the figure: a tenth of the work.
-func Full() Size { return Size{Share: 0.1, Slots: 0.8, Seed: 1} }
+// Full is the size of the figure: a tenth of the shift's sessions (800 of math, 250 that
+// use a computer) on all of its nine executors, in 8 of 10 of its slots, so that all
+// begin at once and the planner is pressed. Contexts are compacted at 30,000 tokens
+// instead of 100,000: the lineage service of a cell remembers 12 Mi tokens, those of 250
+// whole sessions are more, and what it forgets a client would have to send again.
+func Full() Size { return Size{Share: 0.1, Slots: 0.8, Context: 30_000, Seed: 1} }
+
+// Window is how much of a run of Full is compared, in seconds at the lowest speed. All
+// changes of role of the simulated run fall into its first two minutes; what follows are
+// the last of the long answers, which take as long as one answer takes.
+const Window = 200
 
 // scale makes a small, fast form of the shift: fewer sessions in fewer slots, whose
 // tools answer speed times as fast.
@@ -33,10 +44,14 @@ func scale(sc *sim.Scenario, size Size, speed float64) *sim.Scenario {
 	}
 	out.Workloads = maps.Clone(sc.Workloads)
 	for name, w := range out.Workloads {
+		one := *w
+		if size.Context > one.AfterLimit && one.Limit > size.Context {
+			one.Limit = size.Context
+		}
+		out.Workloads[name] = &one
 		if w.Wait == nil {
 			continue
 		}
-		one := *w
 		wait := *w.Wait
 		if l := wait.Lognormal; l != nil {
 			faster := *l
@@ -48,7 +63,6 @@ func scale(sc *sim.Scenario, size Size, speed float64) *sim.Scenario {
 			wait.Uniform[i] /= speed
 		}
 		one.Wait = &wait
-		out.Workloads[name] = &one
 	}
 	links := &out.Cluster.Links
 	links.HostLocal, links.HostShared, links.P2D = links.HostLocal*speed, links.HostShared*speed, links.P2D*speed

@@ -20,7 +20,7 @@ func TestVirtual(t *testing.T) {
 	}
 	size := Size{Share: 0.004, Slots: 0.02, Seed: 3}
 	run := func(p Policy, speed float64) (*Played, []*session) {
-		out, agents, err := virtual(t.Context(), set, set.Models(scenarios.Shift)[0], size, speed, p)
+		out, agents, err := virtual(t.Context(), set, set.Models(scenarios.Shift)[0], size, speed, 0, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,6 +48,13 @@ func TestVirtual(t *testing.T) {
 	}
 	if s, _ := run(Static, 4); len(s.Changes) != 0 || s.Turns != one.Turns {
 		t.Errorf("a static split changed %d roles and ended %d turns of %d", len(s.Changes), s.Turns, one.Turns)
+	}
+	half, rest, err := virtual(t.Context(), set, set.Models(scenarios.Shift)[0], size, 4, one.MakespanS/2, Weir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if half.Turns >= one.Turns || half.Turns == 0 || !reflect.DeepEqual(rest, agents) {
+		t.Errorf("%d of %d turns in half of the time, %d agents of %d", half.Turns, one.Turns, len(rest), len(agents))
 	}
 	if slow, _ := run(Static, 1); slow.MakespanS < 3*one.MakespanS {
 		t.Errorf("at speed 1 it took %.0f s, at speed 4 %.0f s", slow.MakespanS, one.MakespanS)

@@ -163,8 +163,8 @@ func both(phases bool) error {
 	return nil
 }
 
-// speed of the live simulated engines.
-const speed = 4
+// speed of the live simulated engines: real time, which every machine's bus allows.
+const speed = 1
 
 // livePart plays the shift live and simulated, records the live planner and router, and
 // replays the recording.
@@ -174,11 +174,11 @@ func livePart(ctx context.Context, out *show.Printer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	outcomes, err := agree.Run(ctx, agree.Options{Size: agree.Full(), Speed: speed, Record: dir}, func(o *agree.Outcome) {
+	outcomes, err := agree.Run(ctx, agree.Options{Size: agree.Full(), Speed: speed, WindowS: agree.Window, Record: dir}, func(o *agree.Outcome) {
 		out.Line(o)
 		if o.Policy == agree.Weir {
 			out.Detail("live_virtual.agreement", bound{
-				Figure: show.Figure{Name: "live_virtual.agreement", Value: o.Share, Unit: "share of role changes"}, Bar: "reported", Met: true, Note: o.Agreement.String(),
+				Figure: show.Figure{Name: "live_virtual.agreement", Value: o.Share, Unit: "share of role changes"}, Bar: "reported", Met: true, Note: o.String(),
 			})
 		}
 	})
