@@ -57,29 +57,50 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestRoleTable: what a report says of health and the last role change is shown.
+// TestRoleTable: what a report says of health and the last role change is shown, and no
+// line is wider than a terminal, whatever others wrote into it.
 func TestRoleTable(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
+	long := strings.Repeat("a split is predicted to do more\n\t", 20)
+	flip := &schemas.Flip{From: schemas.RolePrefill, To: schemas.RoleDecode, AtNS: now.Add(-time.Minute).UnixNano(), ReturnNS: 1e6, HandNS: 120e6, VerifyNS: 2e6}
+	back := *flip
+	back.Back = "the engine does not answer"
 	var out strings.Builder
 	err := printRoles(&out, []row{
-		{Executor: "a", Assigned: schemas.RoleDecode, Role: schemas.RoleDecode, Size: 4, Node: "n1", Pinned: true, Unfit: "GPU-1: XID 79"},
-		{
-			Executor: "b", Assigned: schemas.RoleDecode, Absorb: schemas.SizeL, Role: schemas.RolePrefill, Problem: "it stays",
-			Flip: &schemas.Flip{From: schemas.RolePrefill, To: schemas.RoleDecode, AtNS: now.Add(-time.Minute).UnixNano(), ReturnNS: 1e6, HandNS: 120e6, VerifyNS: 2e6, Back: "why"},
-		},
+		{Executor: "a", Assigned: schemas.RoleDecode, Role: schemas.RoleDecode, Size: 4, Node: "n1", Pinned: true, Unfit: "GPU-1: XID 79", By: "weir roles"},
+		{Executor: "b", Assigned: schemas.RoleDecode, Absorb: schemas.SizeL, Role: schemas.RolePrefill, Epoch: 12, InForce: 11, Problem: "it stays", Flip: &back},
+		{Executor: strings.Repeat("long", 16), Node: strings.Repeat("node", 16), Assigned: schemas.RoleStandby, Epoch: 1 << 40, InForce: 1 << 39, Role: schemas.RoleDraining, By: long, Reason: long, Flip: flip, Unfit: long, AgeMS: 1e6},
 	}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 3 {
-		t.Fatalf("%d lines:\n%s", len(lines), out.String())
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	want := [][]string{
+		{"EXECUTOR", "ROLE"},
+		{"n1", " 4 ", "decode, pinned", " S "},
+		{"unfit: GPU-1: XID 79"},
+		{"prefill>decode", " 11 ", " L ", "not to decode, 1m0s ago", " - "},
+		{"problem: it stays"},
+		{"its last role change was rolled back: the engine does not answer"},
+		{"gone 16m40s ", "…"},
+		{"unfit: a split is", "…"},
 	}
-	for i, want := range [][]string{1: {"n1", " 4 ", "pinned", "GPU-1: XID 79", " S "}, 2: {" L ", "it stays", "prefill>decode 123 ms (1+120+2), 1m0s ago, rolled back: why", " - "}} {
-		for _, w := range want {
-			if !strings.Contains(lines[i], w) {
-				t.Errorf("line %d does not say %q: %s", i, w, lines[i])
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), out.String())
+	}
+	for i, line := range lines {
+		if n := len([]rune(line)); n > tableWidth {
+			t.Errorf("line %d has %d columns: %s", i, n, line)
+		}
+		for _, w := range want[i] {
+			if !strings.Contains(line, w) {
+				t.Errorf("line %d does not say %q: %s", i, w, line)
 			}
 		}
+	}
+	out.Reset()
+	usual := row{Executor: "p0", Node: "n0", Size: 4, Assigned: schemas.RoleDecode, Role: schemas.RoleDecode, Epoch: 1024, InForce: 1024, Running: 120, Flip: flip, By: "planner", Reason: "4:5 is predicted to do 7.43 of work per second"}
+	if err := printRoles(&out, []row{usual}, now); err != nil || !strings.Contains(out.String(), "prefill, 123 ms, 1m0s ago") || !strings.Contains(out.String(), "planner  4:5 is predicted") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

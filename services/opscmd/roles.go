@@ -22,7 +22,7 @@ func Roles() *cobra.Command {
 	b := &bus{}
 	c := &cobra.Command{
 		Use: "roles", Short: "See and set what executors do", Args: cobra.NoArgs,
-		Long: "Lists the executors of the cell: the role and epoch assigned and in force, size, what a decode executor may absorb,\nwhether people hold it (pin), whether its devices are unfit, and its last role change with its stages:\nreturned + handed over + verified, in milliseconds.",
+		Long: "Lists the executors of the cell: size, role and epoch in force, and those assigned while they are others, what a decode\nexecutor may absorb, its work, its last role change, who assigned the role and whether it is held. What is wrong with\none stands below it. -o json has all of it; weir explain flip has the stages of a role change.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.listRoles(cmd) },
 	}
 	b.flags(c)

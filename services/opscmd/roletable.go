@@ -85,25 +85,92 @@ func (b *bus) listRoles(cmd *cobra.Command) error {
 	return printRoles(cmd.OutOrStdout(), rows, time.Now())
 }
 
+// tableWidth is how many columns the list of roles takes at most.
+const tableWidth = 120
+
+// printRoles lists executors, one a line; what is wrong with one stands below it.
 func printRoles(out io.Writer, rows []row, now time.Time) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "EXECUTOR\tNODE\tSIZE\tASSIGNED\tEPOCH\tROLE\tIN FORCE\tABSORB\tPIN\tUNFIT\tRUNNING\tQUEUED\tFREE\tLAST FLIP\tBY\tREASON")
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "EXECUTOR\tNODE\tSIZE\tROLE\tEPOCH\tABSORB\tRUN\tQUEUE\tFREE\tFLIPPED FROM\tBY\tREASON")
 	for _, r := range rows {
-		size, pin := "-", ""
+		size := "-"
 		if r.Size > 0 {
 			size = fmt.Sprint(r.Size)
 		}
-		if r.Pinned {
-			pin = "pinned"
-		}
-		unfit := r.Unfit
-		if r.Problem != "" {
-			unfit = strings.TrimPrefix(unfit+"; "+r.Problem, "; ")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", r.Executor, r.Node, size, r.Assigned, r.Epoch, r.shown(), r.InForce,
-			r.absorb(), pin, unfit, r.Running, r.Queued, r.Free, flipText(r.Flip, now), r.By, r.Reason)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", cutTo(r.Executor, 16), cutTo(r.Node, 8), size, r.held(), cutTo(fmt.Sprint(r.epoch()), 14),
+			r.absorb(), r.Running, r.Queued, r.Free, flipText(r.Flip, now), cutTo(oneLine(r.By), 12), oneLine(r.Reason))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n") {
+		fmt.Fprintln(out, strings.TrimRight(cutTo(line, tableWidth), " "))
+		if i == 0 {
+			continue
+		}
+		for _, wrong := range rows[i-1].wrong() {
+			fmt.Fprintln(out, cutTo("  "+oneLine(wrong), tableWidth))
+		}
+	}
+	return nil
+}
+
+// cutTo shortens a text to n characters.
+func cutTo(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}
+
+// oneLine keeps others' words from breaking the table.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// roles is the role that an executor has, and the one that it is assigned while that is
+// another; a question mark says that nothing was heard of it.
+func (r *row) roles() string {
+	switch is := r.shown(); {
+	case is == string(r.Assigned) || r.Assigned == "":
+		return is
+	case is == "":
+		return string(r.Assigned) + "?"
+	case is != string(r.Role):
+		return is
+	default:
+		return is + ">" + string(r.Assigned)
+	}
+}
+
+// held is roles, and whether people hold it.
+func (r *row) held() string {
+	if r.Pinned {
+		return r.roles() + ", pinned"
+	}
+	return r.roles()
+}
+
+// epoch is the one in force, or the assigned one of an executor that was not heard.
+func (r *row) epoch() uint64 {
+	if r.Role == "" {
+		return r.Epoch
+	}
+	return r.InForce
+}
+
+// wrong is what an executor reports against itself.
+func (r *row) wrong() (out []string) {
+	if r.Unfit != "" {
+		out = append(out, "unfit: "+r.Unfit)
+	}
+	if r.Problem != "" {
+		out = append(out, "problem: "+r.Problem)
+	}
+	if r.Flip != nil && r.Flip.Back != "" {
+		out = append(out, "its last role change was rolled back: "+r.Flip.Back)
+	}
+	return out
 }
 
 // absorb is the largest class that the executor computes itself, where that is asked.
@@ -117,18 +184,16 @@ func (r *row) absorb() string {
 	return string(r.Absorb)
 }
 
-// flipText is the last role change for people: what it was, its stages, how long ago.
+// flipText is the last role change for people: from which role, what it took, how long
+// ago. `weir explain flip` has its stages.
 func flipText(f *schemas.Flip, now time.Time) string {
 	if f == nil {
 		return ""
 	}
-	ms := func(ns int64) string { return fmt.Sprintf("%.0f", float64(ns)/1e6) }
-	s := fmt.Sprintf("%s>%s %s ms (%s+%s+%s), %s ago", f.From, f.To, ms(f.ReturnNS+f.HandNS+f.VerifyNS), ms(f.ReturnNS), ms(f.HandNS), ms(f.VerifyNS),
-		now.Sub(time.Unix(0, f.AtNS)).Round(time.Second))
 	if f.Back != "" {
-		s += ", rolled back: " + f.Back
+		return fmt.Sprintf("not to %s, %s ago", f.To, now.Sub(time.Unix(0, f.AtNS)).Round(time.Second))
 	}
-	return s
+	return fmt.Sprintf("%s, %.0f ms, %s ago", f.From, float64(f.ReturnNS+f.HandNS+f.VerifyNS)/1e6, now.Sub(time.Unix(0, f.AtNS)).Round(time.Second))
 }
 
 // readRoles joins assignments and last reports of a cell.
