@@ -286,9 +286,23 @@ func (d *Device) drop(id int32) {
 		c.prefix = s.prefix
 	}
 	if d.cfg.Key != nil && c.blocks > 0 {
-		c.key = d.cfg.Key(s.r, c.blocks)
+		c.named = c.blocks
+		if s.out == 0 {
+			// The prompt of the session's next turn is named at stops and where its answer
+			// ended, not where the prompt that was computed here did.
+			c.named = lastStop(c.blocks)
+		}
+		c.key = d.cfg.Key(s.r, c.named)
 	}
 	d.mem.keep(c)
+}
+
+// lastStop is the last stop of the first n blocks of a chain.
+func lastStop(n int) (stop int) {
+	for next := schemas.NextStop(0); next <= n; next = schemas.NextStop(next) {
+		stop = next
+	}
+	return stop
 }
 
 // seal hands what the engine holds of a turn to the host's memory. The copies go out of
@@ -380,7 +394,7 @@ func (d *Device) bring(now schemas.Time, op *schemas.Op, done func(schemas.OpDon
 			d.mem.hold(name)
 		}
 		if d.cfg.Key != nil {
-			k.key = d.cfg.Key(r, most)
+			k.key, k.named = d.cfg.Key(r, most), most
 		}
 		d.mem.keep(k)
 		out.TookNS = int64(at - now)

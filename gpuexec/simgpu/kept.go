@@ -7,8 +7,9 @@ import "github.com/weir-dev/weir/schemas"
 type context struct {
 	chain, job string
 	prefix     string // the shared prefix that it holds whole, if any
-	key        string // of its last block, where keys are known
 	blocks     int
+	key        string // of the last of its first named blocks, where keys are known
+	named      int
 
 	older, newer *context
 }
@@ -134,7 +135,7 @@ func (m *memory) device(n int) *schemas.DeviceState {
 	s := &schemas.DeviceState{Blocks: m.kept / blockTokens, Kept: make([]schemas.Extent, 0, min(n, len(m.contexts)))}
 	for c := m.newest; c != nil && len(s.Kept) < n; c = c.older {
 		if c.key != "" {
-			s.Kept = append(s.Kept, schemas.Extent{Key: c.key, N: c.blocks})
+			s.Kept = append(s.Kept, schemas.Extent{Key: c.key, N: c.named})
 		}
 	}
 	return s

@@ -23,7 +23,7 @@ type Candidate struct {
 	// PrefillTokens are placed here to be computed; DecodeBlocks are those of the
 	// prompts that decode here or have a slot kept, Requests how many turns that are, and
 	// those that prefill.
-	// PrefillTokens are also of turns that wait for it.
+	// Turns that wait for one are not in its PrefillTokens: whoever chose it knows them.
 	PrefillTokens int
 	DecodeBlocks  int
 	Requests      int
@@ -39,7 +39,7 @@ func (r *Router) chosen(t *turn, n need, near *executor) *executor {
 		if !x.takes[n] || !x.open() || !x.fits(t) || near != nil && x.at != near.at && !r.cfg.Handover {
 			continue
 		}
-		c := Candidate{ID: x.id, Room: x.room[n], PrefillTokens: x.tokens + x.pinned, DecodeBlocks: (x.contexts + x.coming) / blockTokens, Requests: len(x.prefills) + len(x.decodes)}
+		c := Candidate{ID: x.id, Room: x.room[n], PrefillTokens: x.tokens, DecodeBlocks: (x.contexts + x.coming) / blockTokens, Requests: len(x.prefills) + len(x.decodes)}
 		c.Device = r.keeps(x)
 		c.Host = max(0, r.have(x)-c.Device)
 		r.candidates, r.choices = append(r.candidates, c), append(r.choices, x)
