@@ -122,7 +122,7 @@ func (r *Router) tryPlace(now schemas.Time, t *turn, n need, out []schemas.Msg) 
 	if t.stage == schemas.StageDecode || t.local {
 		return r.tryDecode(now, t, x, out)
 	}
-	if x != nil && r.small(r.plan(x).compute) {
+	if x != nil && r.direct(t, x) {
 		return r.put(now, t, schemas.StageDecode, x, nil, out), triedPlaced
 	}
 	if n == needDecode {

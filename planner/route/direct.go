@@ -1,0 +1,27 @@
+package route
+
+// tripS is what a prompt of a few tokens takes longer, in seconds, when another executor
+// computes it and hands it over: a step of that one, half of another one that it waits
+// for, and the way.
+const tripS = 0.1
+
+// direct tells whether x, which decodes, should compute what it lacks of the turn in view
+// itself: little, and at less harm to the turns that decode there, which stand still
+// meanwhile, than the way over an executor that prefills takes. Both are seconds of turns.
+func (r *Router) direct(t *turn, x *executor) bool {
+	plan := r.plan(x)
+	if !r.small(plan.compute) {
+		return false
+	}
+	if plan.compute <= 0 || x.decoding == 0 {
+		return true
+	}
+	speed, tokens := 0.0, t.in.waitTokens()
+	for _, o := range t.in.xs {
+		if o.takes[t.class] {
+			speed += r.tps(o)
+			tokens += o.tokens
+		}
+	}
+	return speed == 0 || plan.seconds*float64(x.decoding) <= float64(tokens)/speed+tripS
+}
