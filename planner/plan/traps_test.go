@@ -192,10 +192,13 @@ func TestStartOrder(t *testing.T) {
 	}
 }
 
-// TestLies: reports and loads that cannot be. Neither does the planner act on them, nor do
-// they stop it where most tell the truth.
+// TestLies: reports and loads that cannot be. The planner comes to the split that it comes
+// to where all tell the truth.
 func TestLies(t *testing.T) {
 	nan := math.NaN()
+	truth := newCell(1, plan.Config{Model: glm()}, 9, 4, math1000(always(300)), computerUse(always(600)))
+	truth.runChecked(t, 240)
+	p0, d0 := truth.roles()
 	for name, lie := range map[string]struct {
 		report func(c *fakeCell, r *schemas.Report)
 		load   func(l *schemas.PoolLoad)
@@ -216,7 +219,6 @@ func TestLies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCell(1, plan.Config{Model: glm()}, 9, 4, math1000(always(300)), computerUse(always(600)))
 			c.runChecked(t, 120)
-			p0, d0 := c.roles()
 			liars := 2
 			c.onReport = func(r *schemas.Report) bool {
 				if lie.report != nil && r.Executor < c.execs[liars].id {
@@ -235,7 +237,7 @@ func TestLies(t *testing.T) {
 			c.runChecked(t, 120)
 			p, d := c.roles()
 			if math.Abs(float64(p-p0)) > 1 {
-				t.Errorf("%d:%d became %d:%d; last: %+v", p0, d0, p, d, c.last())
+				t.Errorf("%d:%d, with the truth %d:%d; last: %+v", p, d, p0, d0, c.last())
 			}
 			for _, m := range c.plans {
 				for _, f := range []float64{m.Inputs.DemandP, m.Inputs.BusyP, m.Inputs.KV, m.Inputs.BacklogP} {

@@ -46,9 +46,9 @@ type fluid struct {
 	slower   float64    // how much longer prompts wait than the formula says
 	length   [2]float64 // tokens of an answer: shorts, longs
 
-	prefilled, tokens float64 // so far
-	ended             float64 // turns
-	busy, full        int     // steps in which prefill was busy, in which turns waited for slots
+	began, tokens float64 // so far; began: turns that got a decode slot and kept it
+	ended         float64 // turns
+	busy, full    int     // steps in which prefill was busy, in which turns waited for slots
 }
 
 // longest bounds how long a running answer is taken for, in tokens.
@@ -80,7 +80,7 @@ func (s *State) loop(p, d, horizon float64) (out Outcome) {
 		f.stepSlots(d * batch)
 		f.stepDecode()
 	}
-	out.Flow, out.Tokens = f.prefilled/horizon, f.tokens/horizon
+	out.Flow, out.Tokens = max(0, f.began)/horizon, f.tokens/horizon
 	out.Value = out.Flow*s.TurnWork + ((1-byTurn)*out.Tokens+byTurn*s.Mix.mean()*f.ended/horizon)*s.Unit()
 	switch {
 	case f.full > steps/2 && kv:
@@ -112,7 +112,6 @@ func (f *fluid) stepPrefill() {
 		f.load = min(0.98, 0.7*f.load+0.3*x/max(most, 1e-9))
 	}
 	f.pre -= x
-	f.prefilled += x
 	f.queue[0] += x * (1 - f.Mix.Long)
 	f.queue[1] += x * f.Mix.Long
 }
@@ -127,6 +126,7 @@ func (f *fluid) stepSlots(slots float64) {
 			f.run[i] -= part
 			f.queue[i] += part
 		}
+		f.began -= over
 		n = slots
 	}
 	q := f.queue[0] + f.queue[1]
@@ -134,6 +134,7 @@ func (f *fluid) stepSlots(slots float64) {
 		return
 	}
 	in := min(q, slots-n)
+	f.began += in
 	for i := range f.queue {
 		part := in * f.queue[i] / q
 		f.queue[i] -= part

@@ -37,7 +37,7 @@ const Think = 5.0
 // Outcome of a split.
 type Outcome struct {
 	Value  float64 // work per second
-	Flow   float64 // turns per second through prefill
+	Flow   float64 // turns per second that begin to decode: one that was prefilled and waits helps nobody
 	Tokens float64 // tokens per second
 	Why    string  // what holds it back: prefill, decode, kv, demand
 }

@@ -73,6 +73,19 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// TestQueue: prompts that are computed and then wait for the KV of the one decode executor
+// are no work done, however many of them there are.
+func TestQueue(t *testing.T) {
+	s := split.State{
+		Model: model(), Prefill: 8, Decode: 1, Rate: 38, Ended: 38, TurnWork: 0.055, Mix: split.Fit(203, 60_000), InDecode: 145, WaitDecode: 600, Context: 55_000, Slots: 256, KV: 8.2e6,
+	}
+	few, many := s, s
+	few.InPrefill, many.InPrefill = 50, 400
+	if a, b := few.Value(8, 1), many.Value(8, 1); b.Value > 1.01*a.Value {
+		t.Errorf("with 50 prompts in prefill the split is worth %+v, with 400 %+v", a, b)
+	}
+}
+
 // TestFit: the mix has the mean and the second moment that it was made from.
 func TestFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
