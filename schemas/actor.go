@@ -77,7 +77,8 @@ const (
 	KindAck
 	// KindPublished (in): the server acknowledged, or finally refused, an
 	// outgoing message that had Confirm set. ID and Subject are that message's;
-	// Err is "" on success, Seq the sequence it got.
+	// Err is "" on success, Seq the sequence it got. With ErrTextConflict Seq is that of
+	// the last message on Subject, 0 when there is none.
 	KindPublished
 	// KindBus (in): the connection to NATS went away (Err set) or came back.
 	KindBus

@@ -186,7 +186,7 @@ func (c *fakeCell) send(m *schemas.Msg) {
 			}
 			id := s.Get("executor")
 			if o.ExpectSeq != c.epochs[id] {
-				c.send(&schemas.Msg{Kind: schemas.KindPublished, Subject: o.Subject, ID: o.ID, Err: schemas.ErrTextConflict})
+				c.send(&schemas.Msg{Kind: schemas.KindPublished, Subject: o.Subject, ID: o.ID, Seq: c.epochs[id], Err: schemas.ErrTextConflict})
 				continue
 			}
 			c.flips++

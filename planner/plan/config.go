@@ -34,6 +34,10 @@ type Config struct {
 	Apply, Avoid time.Duration
 	// Hand: for so long the planner leaves a role alone that people set. 5 min.
 	Hand time.Duration
+	// Unread: an assignment that refused another one, and was not read for so long, cannot
+	// be read and is replaced. A consumer may stand still for some 20 s when a server of the bus
+	// dies. 30 s.
+	Unread time.Duration
 	// Fit: an executor must be fit for so long before it gets work again. 5 s.
 	Fit time.Duration
 	// Start: first roles are given when no other executor appeared for so long. 1 s.
@@ -71,6 +75,7 @@ func (c *Config) defaults() {
 		{&c.Apply, 20 * time.Second},
 		{&c.Avoid, time.Minute},
 		{&c.Hand, 5 * time.Minute},
+		{&c.Unread, 30 * time.Second},
 		{&c.Fit, 5 * time.Second},
 		{&c.Start, time.Second},
 		{&c.Forget, 10 * time.Minute},

@@ -64,6 +64,8 @@ func (p *Planner) judge(v *view) decision {
 	}
 	in := &v.in
 	switch {
+	case len(v.fit) > 0 && v.inFlight == 0 && (v.floorP == 0 || v.floorD == 0):
+		return p.without(v)
 	case p.mode == schemas.ModePaused:
 		return decision{rule: flip.RulePaused, reason: "paused by people: roles stay"}
 	case len(v.fit) < 2:
@@ -109,14 +111,15 @@ func (p *Planner) choose(v *view) decision {
 	d.candidates = append(d.candidates, p.candidate(v, s.Prefill, s.Decode, 0, here.Value, 0, here.Why))
 	var xs []flip.Choice
 	var moves [][]flip.Mover
-	best, kept := -1, 0
+	best := -1
+	var kept []string
 	for _, dir := range [...]int{1, -1} {
 		from, left := schemas.RoleDecode, v.floorD
 		if dir < 0 {
 			from, left = schemas.RolePrefill, v.floorP
 		}
 		movers, held := v.movers(from, int64(p.cfg.ReportAge))
-		kept += held
+		kept = append(kept, held...)
 		for _, n := range flip.Counts(min(len(movers), left-1)) {
 			size, cost := 0.0, 0.0
 			for _, m := range movers[:n] {
@@ -143,8 +146,8 @@ func (p *Planner) choose(v *view) decision {
 		c := d.candidates[best+1]
 		d.reason = fmt.Sprintf("%d:%d is predicted to do %.2f of work per second, %d:%d now does %.2f", c.Prefill, c.Decode,
 			here.Value+xs[best].Gain, d.candidates[0].Prefill, d.candidates[0].Decode, here.Value) + p.heldBack(v, rule, here.Why, v.o.rules.Regret[xs[best].By])
-	case kept > 0:
-		d.rule, d.reason = flip.RulePinned, fmt.Sprintf("%d executors are pinned, set by people, or report nothing; no split of the others is better", kept)
+	case len(kept) > 0:
+		d.rule, d.reason = flip.RulePinned, fmt.Sprintf("no split of the others is better: %s", listed(kept))
 	default:
 		d.reason = fmt.Sprintf("no split is better than %d:%d, held back by %s", d.candidates[0].Prefill, d.candidates[0].Decode, here.Why)
 	}

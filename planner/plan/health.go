@@ -15,6 +15,13 @@ func (p *Planner) overdue(v *view) *decision {
 	d := &decision{rule: flip.RuleRolledBack, always: true}
 	for _, x := range v.fit {
 		age := v.now - max(x.seqAt, x.sentAt)
+		if p.lostRole(v.now, x) {
+			c := p.change(v, x, x.assign.Role, "written anew")
+			c.From = x.role
+			d.changes = append(d.changes, c)
+			d.reason = fmt.Sprintf("%s has no role although it was given %s: that is written anew", x.id, x.assign.Role)
+			continue
+		}
 		if !x.flying() || int64(age) <= int64(p.cfg.Apply) && (x.rep.problem == "" || x.sent != nil || age <= problemAge) {
 			continue
 		}
@@ -39,6 +46,15 @@ func (p *Planner) overdue(v *view) *decision {
 		return nil
 	}
 	return d
+}
+
+// lostRole: it began anew and has not found what stands for it on ROLE, as when the
+// stream was emptied.
+func (p *Planner) lostRole(now schemas.Time, x *executor) bool {
+	if x.sent != nil || x.epoch != 0 || x.role != schemas.RoleStandby || x.assign == nil || !works(x.assign.Role) {
+		return false
+	}
+	return int64(now-max(x.seqAt, x.sentAt, x.since)) > 2*int64(p.cfg.Grace) || x.standsAt != 0 && p.replaces(now, x) != x.seq
 }
 
 // problemAge: a report that names a problem is about the last assignment when that is so old.
@@ -124,6 +140,21 @@ func (p *Planner) floor(v *view) *decision {
 		rule: flip.RuleFloor, always: true, changes: []schemas.RoleChange{*c},
 		reason: fmt.Sprintf("nobody is left to %s: %s becomes %s", role, c.Executor, c.To),
 	}
+}
+
+// without says that a phase has nobody and why nobody may be given to it.
+func (p *Planner) without(v *view) decision {
+	role := schemas.RolePrefill
+	if v.floorP > 0 {
+		role = schemas.RoleDecode
+	}
+	var kept []string
+	for _, x := range v.fit {
+		if why := x.kept(v.now, int64(p.cfg.ReportAge)); why != "" {
+			kept = append(kept, x.id+" "+why)
+		}
+	}
+	return decision{rule: flip.RuleFloor, reason: fmt.Sprintf("nobody is left to %s, and nobody may be changed: %s", role, listed(kept))}
 }
 
 // stand is the change that gives a phase somebody: of the other phase's executors the

@@ -15,6 +15,8 @@ const (
 	mostTokensPerSecond = 1e8
 	mostTurnsPerSecond  = 1e6
 	mostWaiting         = 1e8
+	// Attention and the like: tokens times tokens.
+	mostTokenPairsPerSecond = 1e21
 )
 
 // report is what was last heard from an executor's reports.
@@ -263,7 +265,8 @@ func (l *load) take(now schemas.Time, dt float64, m *schemas.PoolLoad) bool {
 	if dt <= 0 || slices.Contains(ok[:], false) {
 		return true // the first of a router's life
 	}
-	if turns > mostTurnsPerSecond*dt || ended > mostTurnsPerSecond*dt || uncached > 1e4*mostTokensPerSecond*dt || output > mostTokensPerSecond*dt {
+	if turns > mostTurnsPerSecond*dt || ended > mostTurnsPerSecond*dt || uncached > 1e4*mostTokensPerSecond*dt || output > mostTokensPerSecond*dt ||
+		max(attention, context, squares) > mostTokenPairsPerSecond*dt {
 		return false
 	}
 	l.rTurns.Add(turns, dt)

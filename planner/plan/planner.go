@@ -61,6 +61,12 @@ type executor struct {
 	sent   *schemas.Assignment
 	sentAt schemas.Time
 
+	// stands is the sequence that refused a publish, if it is not seq; and since when it is
+	// known. It is that of an assignment on its way here, or of one that cannot be read, or 0:
+	// nothing stands on ROLE.
+	stands   uint64
+	standsAt schemas.Time
+
 	lost    uint64       // sequence of an assignment that was given up
 	changed schemas.Time // last change of role by this planner
 	hold    schemas.Time // it is left alone until then
@@ -250,7 +256,7 @@ func (p *Planner) assigned(now schemas.Time, in *schemas.Msg) {
 	case x.outFrom == "" && a.Role == schemas.RoleStandby:
 		x.outFrom = schemas.RoleDecode // by a planner before this one
 	}
-	x.assign, x.seq, x.seqAt = a, in.Seq, now
+	x.assign, x.seq, x.seqAt, x.standsAt = a, in.Seq, now, 0
 	if x.sent != nil && (a.By != by || a.Plan == x.sent.Plan) {
 		x.sent = nil
 	}
@@ -271,14 +277,31 @@ func (p *Planner) published(now schemas.Time, in *schemas.Msg) {
 	}
 	if in.Err == "" {
 		if in.Seq > x.seq {
-			x.assign, x.seq, x.seqAt = x.sent, in.Seq, now
+			x.assign, x.seq, x.seqAt, x.standsAt = x.sent, in.Seq, now, 0
 		}
 	} else {
 		// Somebody was first, and what they wrote is on its way; or the stream refuses, and the
 		// next decision sees what stands.
 		p.counts.Refused++
+		if in.Err == schemas.ErrTextConflict && (x.standsAt == 0 || in.Seq != x.stands) {
+			x.stands, x.standsAt = in.Seq, now
+		}
 	}
 	x.sent = nil
+}
+
+// replaces is the sequence that the next assignment names as the one before it. It is the
+// last that was read, unless another stood in the way and has not come for so long that it
+// cannot be read, or nothing stood there: the stream lost what was.
+func (p *Planner) replaces(now schemas.Time, x *executor) uint64 {
+	wait := p.cfg.Unread
+	if x.stands == 0 {
+		wait = p.cfg.Grace
+	}
+	if x.standsAt != 0 && int64(now-x.standsAt) >= int64(wait) {
+		return x.stands
+	}
+	return x.seq
 }
 
 // forget drops executors that are away for long, so that names do not pile up.

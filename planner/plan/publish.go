@@ -77,11 +77,14 @@ func (p *Planner) assign(v *view, c *schemas.RoleChange, plan, reason string, ou
 	if c.From != c.To {
 		x.changed = v.now
 	}
+	if w := x.assign; w != nil && w.Pinned && w.Role == c.To { // written anew, for those who wrote it
+		a.Pinned, a.Classes, a.Absorb = true, w.Classes, w.Absorb
+	}
 	x.sent, x.sentAt = a, v.now
 	p.counts.Changes++
 	return append(out, schemas.Msg{
 		Kind: schemas.KindAssignment, Subject: schemas.RoleSubject(p.cfg.Cell, x.id), ID: "role-" + x.id + "-" + plan,
-		ExpectSet: true, ExpectSeq: x.seq, Confirm: true, Assignment: a,
+		ExpectSet: true, ExpectSeq: p.replaces(v.now, x), Confirm: true, Assignment: a,
 	})
 }
 

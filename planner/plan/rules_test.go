@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weir-dev/weir/planner/demand"
@@ -78,7 +79,9 @@ func TestPins(t *testing.T) {
 	if p, d := c.roles(); p != 5 || d != 4 {
 		t.Errorf("%d:%d, want 5:4: all that may prefill", p, d)
 	}
-	if !slices.ContainsFunc(c.plans, func(m *schemas.Plan) bool { return m.Rule == "pinned" }) {
+	if !slices.ContainsFunc(c.plans, func(m *schemas.Plan) bool {
+		return m.Rule == "pinned" && strings.Contains(m.Reason, "e05 is pinned by ann")
+	}) {
 		t.Error("no decision says that pins hold it back")
 	}
 }

@@ -50,7 +50,8 @@ type snapExec struct {
 	Held, Unfit    string
 	FitAt          schemas.Time
 	OutFrom        schemas.Role
-	Lost           uint64
+	Lost, Stands   uint64
+	StandsAt       schemas.Time
 	Rep            snapReport
 }
 
@@ -116,7 +117,7 @@ func (p *Planner) Snapshot(dst []byte) ([]byte, error) {
 		e := snapExec{
 			ID: x.id, Boot: x.boot, Pool: x.pool, Role: x.role, Epoch: x.epoch, Absorb: x.absorb, Size: x.size, Slots: x.slots, Context: x.context,
 			KV: x.kv, Prefills: x.prefills, Decodes: x.decodes, Since: x.since, LastHB: x.lastHB, Alive: x.alive, Assign: x.assign, Sent: x.sent,
-			Seq: x.seq, SeqAt: x.seqAt, SentAt: x.sentAt, Changed: x.changed, Hold: x.hold, Held: x.held, Unfit: x.unfit, FitAt: x.fitAt, OutFrom: x.outFrom, Lost: x.lost,
+			Seq: x.seq, SeqAt: x.seqAt, SentAt: x.sentAt, Changed: x.changed, Hold: x.hold, Held: x.held, Unfit: x.unfit, FitAt: x.fitAt, OutFrom: x.outFrom, Lost: x.lost, Stands: x.stands, StandsAt: x.standsAt,
 			Rep: snapReport{At: x.rep.at, NS: x.rep.ns, Seen: x.rep.seen, Stuck: x.rep.stuck, BusyP: x.rep.busyP, BusyD: x.rep.busyD, KVUsed: x.rep.kvUsed, Flips: x.rep.flips, Problem: x.rep.problem},
 		}
 		for i, t := range x.rep.totals() {
@@ -176,7 +177,7 @@ func (p *Planner) Restore(b []byte) error {
 		*x = executor{
 			id: e.ID, boot: e.Boot, pool: e.Pool, role: e.Role, epoch: e.Epoch, absorb: e.Absorb, size: e.Size, slots: e.Slots, context: e.Context,
 			kv: e.KV, prefills: e.Prefills, decodes: e.Decodes, since: e.Since, lastHB: e.LastHB, alive: e.Alive, assign: e.Assign, sent: e.Sent,
-			seq: e.Seq, seqAt: e.SeqAt, sentAt: e.SentAt, changed: e.Changed, hold: e.Hold, held: e.Held, unfit: e.Unfit, fitAt: e.FitAt, outFrom: e.OutFrom, lost: e.Lost,
+			seq: e.Seq, seqAt: e.SeqAt, sentAt: e.SentAt, changed: e.Changed, hold: e.Hold, held: e.Held, unfit: e.Unfit, fitAt: e.FitAt, outFrom: e.OutFrom, lost: e.Lost, stands: e.Stands, standsAt: e.StandsAt,
 			rep: report{at: e.Rep.At, ns: e.Rep.NS, seen: e.Rep.Seen, stuck: e.Rep.Stuck, busyP: e.Rep.BusyP, busyD: e.Rep.BusyD, kvUsed: e.Rep.KVUsed, flips: e.Rep.Flips, problem: e.Rep.Problem},
 		}
 		for j, t := range x.rep.totals() {

@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/weir-dev/weir/planner/flip"
 	"github.com/weir-dev/weir/planner/split"
 	"github.com/weir-dev/weir/schemas"
@@ -166,21 +169,43 @@ func (x *executor) stale(now schemas.Time, age int64) bool {
 	return int64(now-max(x.rep.at, x.since)) > age || x.rep.stuck >= stuckReports
 }
 
-// movers are the executors that may leave a role, the best one first, and how many more
-// would if they were not pinned or held.
-func (v *view) movers(from schemas.Role, age int64) (xs []flip.Mover, kept int) {
+// movers are the executors that may leave a role, the best one first, and what keeps
+// others in it.
+func (v *view) movers(from schemas.Role, age int64) (xs []flip.Mover, kept []string) {
 	for _, x := range v.fit {
 		if x.target() != from || x.flying() {
 			continue
 		}
-		if x.assign != nil && x.assign.Pinned || x.hold > v.now || x.stale(v.now, age) {
-			kept++
+		if why := x.kept(v.now, age); why != "" {
+			kept = append(kept, x.id+" "+why)
 			continue
 		}
 		xs = append(xs, flip.Mover{ID: x.id, Size: x.size, Busy: x.prefills + x.decodes, Since: seconds(x.changed)})
 	}
 	flip.Order(xs)
 	return xs, kept
+}
+
+// kept is why nobody but people may change the role of x now, "" if the planner may.
+func (x *executor) kept(now schemas.Time, age int64) string {
+	switch {
+	case x.assign != nil && x.assign.Pinned:
+		return "is pinned by " + cut(x.assign.By)
+	case x.hold > now:
+		return "is left alone (" + x.held + ")"
+	case x.stale(now, age):
+		return "reports nothing"
+	}
+	return ""
+}
+
+// listed joins what is said of several executors, of at most six by name.
+func listed(xs []string) string {
+	const most = 6
+	if len(xs) <= most {
+		return strings.Join(xs, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(xs[:most], ", "), len(xs)-most)
 }
 
 func seconds(t schemas.Time) float64 { return float64(t) / 1e9 }

@@ -2,6 +2,7 @@ package conform
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -257,7 +258,7 @@ func testExpect(t *testing.T, w World) {
 		publish(t, w, schemas.DoneSubject("c0", job), "", encoded(t, doneMsg(job)))
 		w.Sleep(time.Second)
 	}
-	want(t, "messages", a.got, []string{"done a", "published a ", "done b", "published b conflict"})
+	want(t, "messages", a.got, []string{"done a", "published a ", "done b", "published b conflict with " + strconv.FormatUint(w.Stored(streams.Result)[0].Seq, 10)})
 	want(t, "results", ids(w.Stored(streams.Result)), []string{"a"})
 }
 

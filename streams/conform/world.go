@@ -109,6 +109,9 @@ func note(m *schemas.Msg) string {
 	case schemas.KindHeartbeat:
 		return fmt.Sprintf("heartbeat %s seq %d", m.Heartbeat.Executor, m.Seq)
 	case schemas.KindPublished:
+		if m.Err != "" && m.Seq > 0 {
+			return fmt.Sprintf("published %s %s with %d", m.ID, m.Err, m.Seq)
+		}
 		return "published " + m.ID + " " + m.Err
 	case schemas.KindOpDone:
 		return fmt.Sprintf("op %d %s", m.OpDone.ID, m.OpDone.Err)

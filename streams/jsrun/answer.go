@@ -24,7 +24,7 @@ func (r *Runner) answer(m *nats.Msg) {
 	case fateOK:
 		r.settle(token, res)
 	case fateConflict:
-		if p.sent > 1 {
+		if p.sent > 1 || p.confirm && res.seq == 0 {
 			r.checkConflict(token, p)
 			return
 		}
@@ -131,6 +131,6 @@ func (r *Runner) conflictChecked(token, seq uint64, ours bool, err error) {
 	case ours:
 		r.settle(token, settled{seq: seq, duplicate: true})
 	default:
-		r.settle(token, settled{err: schemas.ErrTextConflict})
+		r.settle(token, settled{seq: seq, err: schemas.ErrTextConflict})
 	}
 }

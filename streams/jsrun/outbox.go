@@ -240,7 +240,7 @@ func judge(m *nats.Msg) (fate, settled) {
 	e := a.Error
 	switch e.ErrCode {
 	case codeWrongLast, codeWrongLastR:
-		return fateConflict, settled{err: schemas.ErrTextConflict}
+		return fateConflict, settled{seq: standing(e.Description), err: schemas.ErrTextConflict}
 	case codeStoreFailed, codeAccountLimit, codeInsufficient, codeMemoryLimit, codeStorageLimit:
 		return fateFull, settled{err: schemas.ErrTextFull}
 	case codeTooLarge:
@@ -250,4 +250,15 @@ func judge(m *nats.Msg) (fate, settled) {
 		return fateRetry, settled{err: e.Description}
 	}
 	return fateRefused, settled{err: e.Description}
+}
+
+// standing is the last sequence that a refusal names, 0 where it names none: servers of a
+// cluster leave it out while they agree on another publish.
+func standing(text string) uint64 {
+	n, _ := strings.CutPrefix(text, "wrong last sequence: ")
+	seq, err := strconv.ParseUint(n, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return seq
 }

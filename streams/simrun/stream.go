@@ -100,9 +100,11 @@ func (s *Sim) take(p *packet) verdict {
 	}
 	p.subject = streams.StoredSubject(p.subject)
 	st.expire(s.now)
-	if p.expectSet && st.lastSeq(p.subject) != p.expect {
-		s.logf("%s conflict %s %s", st.cfg.Name, p.subject, p.id)
-		return verdict{text: schemas.ErrTextConflict}
+	if p.expectSet {
+		if last := st.lastSeq(p.subject); last != p.expect {
+			s.logf("%s conflict %s %s", st.cfg.Name, p.subject, p.id)
+			return verdict{seq: last, text: schemas.ErrTextConflict}
+		}
 	}
 	if seq, ok := st.ids[p.id]; ok && p.id != "" {
 		s.logf("%s duplicate %s %s", st.cfg.Name, p.subject, p.id)
