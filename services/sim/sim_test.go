@@ -111,6 +111,9 @@ func TestSystems(t *testing.T) {
 				if f.Classes["long"].Turns != 80 || turns != f.Turns || f.MakespanS <= 0 {
 					t.Errorf("%s, %s, %s: %d turns, of them %d long, in %.0f s", name, tier, order, f.Turns, f.Classes["long"].Turns, f.MakespanS)
 				}
+				if f.BusyP > 1.001 || f.BusyD > 1.001 {
+					t.Errorf("%s, %s, %s: roles computed for %.3f and %.3f of their time", name, tier, order, f.BusyP, f.BusyD)
+				}
 				if sys.Restart > 0 && f.Flips > 0 && f.Restarts == 0 {
 					t.Errorf("%s, %s: %d role changes without a restart", name, tier, f.Flips)
 				}

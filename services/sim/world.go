@@ -58,7 +58,7 @@ type exec struct {
 	report *schemas.Report
 	away   bool // it restarts
 
-	busyP, busyD int64 // engine time by operation, ns
+	busyP, busyD int64 // engine time by role, or by operation of one that does both, ns
 }
 
 // device does an executor's operations.
@@ -323,10 +323,11 @@ func (w *world) operate(e *exec, now schemas.Time, op *schemas.Op, done func(sch
 	prefill, decode := op.Prefill != nil, op.Decode != nil
 	e.dev.Start(now, op, func(d schemas.OpDone) {
 		switch {
-		case prefill:
+		case !prefill && !decode:
+		case e.before == schemas.RoleDecode || decode && e.before != schemas.RolePrefill:
+			e.busyD += d.TookNS // also with prompts that it absorbs
+		default:
 			e.busyP += d.TookNS
-		case decode:
-			e.busyD += d.TookNS
 		}
 		done(d)
 	})
