@@ -22,16 +22,24 @@ type changer struct {
 	rng   *rand.Rand
 	ids   []string
 	roles map[string]schemas.Role // assigned last
+	epoch map[string]uint64       // and in which epoch, where that is known
 }
 
 func newChanger(nc *nats.Conn, cell string, w *watch, seed uint64, roles map[string]schemas.Role, ids []string) (*changer, error) {
 	js, err := jetstream.New(nc)
-	return &changer{js: js, cell: cell, watch: w, rng: rand.New(rand.NewPCG(seed, 2)), roles: roles, ids: ids}, err
+	return &changer{js: js, cell: cell, watch: w, rng: rand.New(rand.NewPCG(seed, 2)), roles: roles, epoch: map[string]uint64{}, ids: ids}, err
 }
 
 // next draws an executor and its next role. Two of three times it is the executor that
 // decodes most, if the others can do without it.
 func (c *changer) next() (id string, role schemas.Role) {
+	c.watch.mu.Lock()
+	for id := range c.roles { // what a planner wrote meanwhile
+		if n := c.watch.newest[id]; n > c.epoch[id] {
+			c.roles[id], c.epoch[id] = c.watch.roles[id][n].role, n
+		}
+	}
+	c.watch.mu.Unlock()
 	busiest := c.watch.busiest()
 	if busiest == "" || !c.others(busiest) || c.rng.IntN(3) == 0 {
 		busiest = ""
@@ -64,11 +72,6 @@ func (c *changer) write(ctx context.Context, id string, role schemas.Role) (uint
 	return c.assign(ctx, id, &schemas.Assignment{Header: schemas.H(), Role: role, By: "flips", Reason: "drawn"})
 }
 
-// pin assigns a role that a planner does not change.
-func (c *changer) pin(ctx context.Context, id string, role schemas.Role) (uint64, error) {
-	return c.assign(ctx, id, &schemas.Assignment{Header: schemas.H(), Role: role, Pinned: true, By: "flips", Reason: "pinned"})
-}
-
 func (c *changer) assign(ctx context.Context, id string, a *schemas.Assignment) (uint64, error) {
 	end := time.Now().Add(60 * time.Second)
 	for {
@@ -80,7 +83,7 @@ func (c *changer) assign(ctx context.Context, id string, a *schemas.Assignment) 
 		}
 		cancel()
 		if err == nil {
-			c.roles[id] = a.Role
+			c.roles[id], c.epoch[id] = a.Role, epoch
 			return epoch, nil
 		}
 		if ctx.Err() != nil || time.Now().After(end) {

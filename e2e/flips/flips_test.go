@@ -56,7 +56,7 @@ func TestFlips(t *testing.T) {
 func TestKills(t *testing.T) {
 	n := Faults{Control: 1, Executor: 1}
 	if !testing.Short() {
-		n = Faults{Control: 1, Executor: 1, Planner: 1, Leader: 1, Stopped: 1}
+		n = Faults{Control: 1, Executor: 1, Planner: 1, Leader: 1, Stopped: 1, Last: 1}
 	}
 	f, err := RunKills(t.Context(), short(t), n)
 	judge(t, f, err)

@@ -19,6 +19,7 @@ type Faults struct {
 	Executor int // kill -9 of the executor that changes
 	Leader   int // kill -9 of the NATS server that leads the stream of assignments
 	Stopped  int // SIGSTOP of an executor, which wakes with an old epoch
+	Last     int // SIGSTOP of the only executor of a phase, which the planner must replace
 }
 
 // The kinds, as they are called in the log.
@@ -28,6 +29,7 @@ const (
 	killExecutor = "executor killed"
 	killLeader   = "NATS leader killed"
 	stopExecutor = "executor stopped"
+	stopLast     = "last executor of a phase stopped"
 )
 
 // stopFor is how long an executor stands still: longer than the router waits for its
@@ -101,21 +103,19 @@ func (k *killer) all(ctx context.Context, f *Figures, n Faults) error {
 	for _, x := range []struct {
 		kind string
 		n    int
-	}{{killControl, n.Control}, {killExecutor, n.Executor}, {killLeader, n.Leader}, {stopExecutor, n.Stopped}} {
+	}{{killControl, n.Control}, {killExecutor, n.Executor}, {killLeader, n.Leader}, {stopExecutor, n.Stopped}, {killPlanner, n.Planner}, {stopLast, n.Last}} {
 		for range x.n {
 			todo = append(todo, x.kind)
 		}
 	}
 	k.ch.rng.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
-	for range n.Planner {
-		todo = append(todo, killPlanner) // last: from then on it is not alone who writes roles
+	if n.Planner+n.Last > 0 {
+		// It acts from the start, and nobody is pinned.
+		if err := k.planner.start(); err != nil {
+			return err
+		}
 	}
 	for i, kind := range todo {
-		if kind == killPlanner && !k.planner.runs() {
-			if err := k.withPlanner(ctx); err != nil {
-				return err
-			}
-		}
 		// Each fault meets a stack that works.
 		pause(ctx, between)
 		if err := k.flowing(ctx); err != nil {
@@ -130,23 +130,6 @@ func (k *killer) all(ctx context.Context, f *Figures, n Faults) error {
 		k.o.Log("fault %d of %d: %s, the change took %.2f s", i+1, len(todo), kind, took.Seconds())
 	}
 	return k.settled(ctx)
-}
-
-// withPlanner starts a planner that acts. One executor of each phase is pinned, as by
-// people, because whoever writes the role of another must not count on the rest while
-// somebody else writes too; the planner and the test both change the other two.
-func (k *killer) withPlanner(ctx context.Context) error {
-	for id, role := range map[string]schemas.Role{"p1": schemas.RolePrefill, "d1": schemas.RoleDecode} {
-		epoch, err := k.ch.pin(ctx, id, role)
-		if err == nil {
-			err = k.w.taken(ctx, id, epoch, 60*time.Second)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	k.ch.ids = []string{"p0", "d0"}
-	return k.planner.start()
 }
 
 // flowing waits until all executors are heard and a turn is in flight.
@@ -176,8 +159,11 @@ func (k *killer) settled(ctx context.Context) error {
 // fault begins a role change, does the fault while it is under way, and waits until
 // the change is in force.
 func (k *killer) fault(ctx context.Context, kind string) (time.Duration, error) {
-	if kind == stopExecutor {
+	switch kind {
+	case stopExecutor:
 		return k.stopped(ctx)
+	case stopLast:
+		return k.lastStopped(ctx)
 	}
 	id, role := k.ch.next()
 	at := time.Now()
@@ -258,4 +244,43 @@ func (k *killer) stopped(ctx context.Context) (time.Duration, error) {
 	}
 	err = k.w.taken(ctx, id, epoch, 60*time.Second)
 	return time.Since(at), err
+}
+
+// lastStopped makes one executor the only one of a phase and stops it. The planner gives
+// the phase to another one; only then the first one wakes.
+func (k *killer) lastStopped(ctx context.Context) (time.Duration, error) {
+	stage, other := schemas.StagePrefill, schemas.RoleDecode
+	if k.ch.rng.IntN(2) == 0 {
+		stage, other = schemas.StageDecode, schemas.RolePrefill
+	}
+	k.w.mu.Lock()
+	ids := k.w.has(stage, "")
+	k.w.mu.Unlock()
+	if len(ids) == 0 {
+		return 0, fmt.Errorf("nobody is assigned to %s", stage)
+	}
+	for _, id := range ids[1:] {
+		epoch, err := k.ch.write(ctx, id, other)
+		if err == nil {
+			err = k.w.taken(ctx, id, epoch, 60*time.Second)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	at := time.Now()
+	if _, err := k.stack.Kill(ids[0], syscall.SIGSTOP); err != nil {
+		return 0, err
+	}
+	err := k.w.wait(ctx, 60*time.Second, fmt.Sprintf("the planner gives somebody else to %s than %s, which is stopped", stage, ids[0]), func() bool {
+		for _, id := range k.w.has(stage, "planner") {
+			if id != ids[0] && k.w.inForce[id] == k.w.newest[id] {
+				return true
+			}
+		}
+		return false
+	})
+	took := time.Since(at)
+	_, wake := k.stack.Kill(ids[0], syscall.SIGCONT)
+	return took, errors.Join(err, wake)
 }

@@ -21,6 +21,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // assigned is one assignment as the stream stored it.
 type assigned struct {
 	role schemas.Role
+	by   string
 	at   time.Time
 }
 
@@ -52,7 +53,7 @@ type watch struct {
 	seen     map[string]bool // flips that were reported before
 	judging  bool            // all executors are known
 	samples  int
-	missing  int // samples without a phase, by heartbeats or assignments
+	missing  int // looks at which nobody had a phase or was assigned it
 	stale    int
 	evicted  int
 	problems []string
@@ -111,7 +112,7 @@ func (w *watch) followRoles(ctx context.Context) error {
 		if err != nil || metaErr != nil || schemas.Decode(m.Data(), &a) != nil {
 			return
 		}
-		w.assigned(s.Get("executor"), meta.Sequence.Stream, assigned{a.Role, meta.Timestamp})
+		w.assigned(s.Get("executor"), meta.Sequence.Stream, assigned{a.Role, a.By, meta.Timestamp})
 	})
 	if err != nil {
 		return err
@@ -142,21 +143,48 @@ func (w *watch) assigned(id string, epoch uint64, a assigned) {
 	w.roles[id][epoch] = a
 	if epoch > w.newest[id] {
 		w.newest[id] = epoch
-		if p, d := w.phases(func(id string) schemas.Role { return w.roles[id][w.newest[id]].role }); w.judging && (!p || !d) {
-			w.missing++
-			w.problem("by assignments nobody does both phases after epoch %d", epoch)
+		if w.judging {
+			w.look()
 		}
 	}
 }
 
-// phases reports whether some known executor does each phase.
-func (w *watch) phases(role func(id string) schemas.Role) (prefill, decode bool) {
-	for id := range w.roles {
-		r := role(id)
-		prefill = prefill || r.Takes(schemas.StagePrefill)
-		decode = decode || r.Takes(schemas.StageDecode)
+// look counts when no executor that is heard has a phase, and none is assigned it: then
+// nobody does it, and nobody is about to. One that changes counts for what it becomes, one
+// that hangs for what it was told.
+func (w *watch) look() {
+	var newest time.Time
+	for _, b := range w.beats {
+		if b.at.After(newest) {
+			newest = b.at
+		}
 	}
-	return prefill, decode
+	prefill, decode := false, false
+	for id := range w.roles {
+		does := []schemas.Role{w.roles[id][w.newest[id]].role}
+		if b, ok := w.beats[id]; ok && newest.Sub(b.at) < silence {
+			does = append(does, b.Role)
+		}
+		for _, r := range does {
+			prefill = prefill || r.Takes(schemas.StagePrefill)
+			decode = decode || r.Takes(schemas.StageDecode)
+		}
+	}
+	if w.samples++; !prefill || !decode {
+		w.missing++
+		w.problem("nobody does both phases or is about to: prefill %v, decode %v: %s", prefill, decode, w.state())
+	}
+}
+
+// has lists the executors that are assigned a phase, by id.
+func (w *watch) has(stage schemas.Stage, by string) (ids []string) {
+	for id := range w.roles {
+		if a := w.roles[id][w.newest[id]]; a.role.Takes(stage) && (by == "" || a.by == by) {
+			ids = append(ids, id)
+		}
+	}
+	sort.Strings(ids)
+	return ids
 }
 
 func (w *watch) beat(h *schemas.Heartbeat) {
@@ -218,8 +246,7 @@ func (w *watch) known(ctx context.Context, n int) error {
 	return err
 }
 
-// sample looks, until ctx ends, whether both phases are served by executors that are
-// heard. While the bus is away nobody is heard.
+// sample looks every 20 ms until ctx ends.
 func (w *watch) sample(ctx context.Context) {
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()
@@ -230,26 +257,7 @@ func (w *watch) sample(ctx context.Context) {
 		case <-t.C:
 		}
 		w.mu.Lock()
-		now := time.Now()
-		var newest time.Time
-		for _, b := range w.beats {
-			if b.at.After(newest) {
-				newest = b.at
-			}
-		}
-		if now.Sub(newest) < time.Second {
-			w.samples++
-			p, d := w.phases(func(id string) schemas.Role {
-				if b, ok := w.beats[id]; ok && newest.Sub(b.at) < silence {
-					return b.Role
-				}
-				return schemas.RoleStandby
-			})
-			if !p || !d {
-				w.missing++
-				w.problem("by heartbeats nobody does both phases: prefill %v, decode %v: %s", p, d, w.state())
-			}
-		}
+		w.look()
 		w.mu.Unlock()
 	}
 }

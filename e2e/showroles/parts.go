@@ -132,11 +132,11 @@ func problems(f *flips.Figures) error {
 }
 
 func killsPart(ctx context.Context, out *show.Printer) error {
-	f, err := flips.RunKills(ctx, flips.Options{Engine: engine(), Seed: 1, Log: progress}, flips.Faults{Control: 2, Planner: 2, Executor: 2, Leader: 1, Stopped: 2})
+	f, err := flips.RunKills(ctx, flips.Options{Engine: engine(), Seed: 1, Log: progress}, flips.Faults{Control: 2, Planner: 2, Executor: 2, Leader: 1, Stopped: 2, Last: 1})
 	if err != nil {
 		return err
 	}
-	note := fmt.Sprintf("control, planner, executors and a NATS leader of 3 killed, executors stopped, in the midst of %d changes; %d turns", f.Flips, f.Turns)
+	note := fmt.Sprintf("control, planner, executors and a NATS leader of 3 killed, executors stopped, in the midst of %d changes, while the planner acts and nobody is pinned; %d turns", f.Flips, f.Turns)
 	return errors.Join(
 		atMost(out, "flipkill.lost_turns", float64(f.LostTurns), "turns", 0, true, note),
 		atMost(out, "flipkill.stale_applied", float64(f.Stale), "assignments", 0, true, note),
