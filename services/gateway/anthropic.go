@@ -182,11 +182,12 @@ func (anthropic) failure(_ *call, e *apiError) []byte {
 	type object struct {
 		Type    string `json:"type"`
 		Message string `json:"message"`
+		Retry   int    `json:"retry_after,omitempty"` // seconds
 	}
 	b, err := json.Marshal(struct {
 		Type  string `json:"type"`
 		Error object `json:"error"`
-	}{"error", object{kind, e.Message}})
+	}{"error", object{kind, e.Message, e.retrySeconds()}})
 	if err != nil { // strings always encode
 		return []byte(`{"type":"error","error":{"type":"api_error","message":"internal error"}}`)
 	}

@@ -33,6 +33,11 @@ type apiError struct {
 	RetryAfter time.Duration
 }
 
+// retrySeconds is RetryAfter in whole seconds, never sooner; 0 when no time is named.
+// It stands in the header, and in the error too: one that comes in a stream that has
+// begun has no header.
+func (e *apiError) retrySeconds() int { return int(math.Ceil(e.RetryAfter.Seconds())) }
+
 // body is OpenAI's error object. Empty param and code are null.
 func (e *apiError) body() []byte {
 	or := func(s string) *string {
@@ -46,10 +51,11 @@ func (e *apiError) body() []byte {
 		Type    string  `json:"type"`
 		Param   *string `json:"param"`
 		Code    *string `json:"code"`
+		Retry   int     `json:"retry_after,omitempty"` // seconds
 	}
 	b, err := json.Marshal(struct {
 		Error object `json:"error"`
-	}{object{e.Message, e.Type, or(e.Param), or(e.Code)}})
+	}{object{e.Message, e.Type, or(e.Param), or(e.Code), e.retrySeconds()}})
 	if err != nil { // strings always encode
 		return []byte(`{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}`)
 	}
@@ -126,7 +132,7 @@ func writeError(w http.ResponseWriter, e *apiError) { writeErrorBody(w, e, e.bod
 func writeErrorBody(w http.ResponseWriter, e *apiError, body []byte) {
 	h := w.Header()
 	if e.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+		h.Set("Retry-After", strconv.Itoa(e.retrySeconds()))
 	}
 	switch e.Status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, statusOverloaded:

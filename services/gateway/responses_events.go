@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -41,6 +42,7 @@ type response struct {
 type responseError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	Retry   int    `json:"retry_after,omitempty"` // seconds
 }
 
 type responseCut struct {
@@ -173,10 +175,13 @@ func (o *response) end(c *call, r *reply) {
 
 func (o *response) fail(e *apiError) {
 	code := e.Code
-	if e.Status >= 500 || code == "" {
+	switch {
+	case e.Status == http.StatusTooManyRequests:
+		code = "rate_limit_exceeded"
+	case e.Status >= 500 || code == "":
 		code = "server_error"
 	}
-	o.Status, o.Error = "failed", &responseError{Code: code, Message: e.Message}
+	o.Status, o.Error = "failed", &responseError{Code: code, Message: e.Message, Retry: e.retrySeconds()}
 }
 
 func (responses) whole(c *call, r *reply) any {
