@@ -14,12 +14,18 @@ type Config struct {
 	// not yet evicted. 0.9.
 	Fill float64
 	// Growth is the factor by which a context is taken to grow beyond its first prompt
-	// until sessions have ended and tell. 6: agents that begin with 16,000 tokens end near
-	// 100,000.
+	// until half of the sessions have ended and tell. 6: agents that begin with 16,000
+	// tokens end near 100,000.
 	Growth float64
+	// Over is by how much what is expected may exceed memory while executors have nothing
+	// to do, a session each PaceNS. 1.25, 5 s.
+	Over   float64
+	PaceNS int64
 	// IdleNS: an admitted session without a turn for so long is admitted anew when it
 	// comes back. 3 min: of tool calls with a median of 4 s, one in a thousand takes as long.
-	IdleNS int64
+	// Much sooner, see pauses, it takes no memory any more in the book: what it has may go.
+	// RestNS is the least time for that. 15 s.
+	IdleNS, RestNS int64
 	// WaitNS is how long a turn may wait for its session to be admitted. 60 s.
 	WaitNS int64
 	// MaxSessions bounds the sessions that are known, admitted or refused. 65,536; more
@@ -30,7 +36,10 @@ type Config struct {
 func (c *Config) defaults() {
 	set(&c.Fill, 0.9)
 	set(&c.Growth, 6)
+	set(&c.Over, 1.25)
+	set(&c.PaceNS, 5_000_000_000)
 	set(&c.IdleNS, 180_000_000_000)
+	set(&c.RestNS, 15_000_000_000)
 	set(&c.WaitNS, 60_000_000_000)
 	set(&c.MaxSessions, 1<<16)
 }
@@ -54,13 +63,15 @@ type session struct {
 	turns    int
 	seen     schemas.Time // last turn or answer
 	whole    bool         // it was seen from its first turn on
+	class    int          // of its first prompt, see once
+	once     bool         // it is not expected to come back
+	away     bool         // idle for longer than sessions use to: its memory may go
 }
 
 // branch is one line of context of a session.
 type branch struct {
 	name   string
 	shared int // leading tokens that others had computed before it began
-	last   int // tokens of its last prompt
 	tokens int // of its own
 }
 
@@ -73,7 +84,11 @@ type Book struct {
 	sessions map[Key]*session
 	refused  refusals
 	tokens   int
+	away     int // sessions that are away
 	forecast forecast
+	pauses   pauses
+	once     once
+	over     schemas.Time // when one was admitted beyond what is expected to fit
 
 	// How often sessions that waited were admitted lately: seconds in which some waited,
 	// and how many were admitted in them, both fading.
@@ -106,32 +121,87 @@ func (b *Book) Sessions() (n, tokens int) { return len(b.sessions), b.tokens }
 func (b *Book) Begin(now schemas.Time, t Turn) {
 	if s := b.sessions[t.Key]; s != nil {
 		x := b.set(s, t.Branch, t.Tokens, t.Found)
-		if x.last > 0 {
-			b.forecast.growth(t.Tokens - x.last)
-		}
-		x.last = t.Tokens
 		s.turns++
+		if s.whole && len(s.branches) == 1 {
+			b.forecast.grown(s.turns, x.tokens)
+		}
+		if s.turns > 1 {
+			s.once = false
+			if s.running == 0 {
+				b.pauses.note(int64(now - s.seen))
+			}
+			if s.turns == 2 && s.whole {
+				b.once.note(s.class, true)
+			}
+		}
 		s.running++
 		s.seen = now
+		b.back(s)
 	}
 }
 
-// Admit admits a session with its first turn if its context has room beside those of
-// the others, now and while they grow. capacity is in tokens; 0 is without bound. A
-// session that is alone always has room, however large it is.
-func (b *Book) Admit(now schemas.Time, t Turn, capacity int) bool {
-	own := max(0, t.Tokens-t.sharedFirst())
-	if b.sessions[t.Key] != nil {
-		return true
+// back and rest note that a session uses its memory, or that it has not for so long that
+// it may have ended.
+func (b *Book) back(s *session) {
+	if s.away {
+		s.away = false
+		b.away--
+		b.forecast.add(s)
 	}
-	if capacity > 0 && len(b.sessions) > 0 {
-		b.forecast.refresh(b)
-		if !b.forecast.fits(own, b.final(t), int(b.cfg.Fill*float64(capacity))) {
+}
+
+func (b *Book) rest(s *session) {
+	if !s.away {
+		s.away = true
+		b.away++
+	}
+}
+
+// Once tells whether a session that begins with this turn is not expected to come back:
+// few did whose first prompt was as long.
+func (b *Book) Once(t Turn) bool { return t.Known == 0 && b.once.is(classOf(t)) }
+
+// Space is what a pool has for contexts.
+type Space struct {
+	Tokens int  // that memory holds; 0 is without bound
+	Idle   bool // executors have nothing to do
+	Few    int  // so many sessions are admitted without a look at what they may grow to
+}
+
+// Admit admits a session with its first turn if its context has room beside those of
+// the others, now and while they grow. Memory that is short later costs recomputing,
+// executors that have nothing to do cost more: while they do, what is there now counts for
+// few sessions, and for more of them what is expected may exceed memory a little. A
+// session that is alone always has room, however large it is.
+func (b *Book) Admit(now schemas.Time, t Turn, s Space) bool {
+	if b.sessions[t.Key] == nil {
+		if !b.fits(now, t, s) {
 			return false
 		}
+		b.Adopt(now, t)
 	}
-	b.Adopt(now, t)
 	return true
+}
+
+func (b *Book) fits(now schemas.Time, t Turn, s Space) bool {
+	active := len(b.sessions) - b.away
+	if s.Tokens <= 0 || active == 0 {
+		return true
+	}
+	b.forecast.refresh(b)
+	own, final, once, room := max(0, t.Tokens-t.sharedFirst()), b.final(t), b.Once(t), b.cfg.Fill*float64(s.Tokens)
+	switch {
+	case b.forecast.fits(own, final, once, room):
+		return true
+	case !s.Idle || b.forecast.at[0]+float64(own) > room:
+		return false
+	case active < s.Few:
+		return true
+	case int64(now-b.over) >= b.cfg.PaceNS && b.forecast.fits(own, final, once, b.cfg.Over*room):
+		b.over = now
+		return true
+	}
+	return false
 }
 
 // Room is how many of the sessions that begin with these turns have room beside those
@@ -144,8 +214,9 @@ func (b *Book) Room(ts []Turn, capacity int) int {
 	at := b.forecast.at
 	for n, t := range ts {
 		for i := range at {
-			at[i] += b.forecast.of(i, 1, b.final(t), max(0, t.Tokens-t.sharedFirst()))
-			if at[i] > b.cfg.Fill*float64(capacity) && (n > 0 || len(b.sessions) > 0) {
+			x := b.forecast.of(i, 0, b.final(t), max(0, t.Tokens-t.sharedFirst()), false, b.Once(t))
+			at[i] += x
+			if x > 0 && at[i] > b.cfg.Fill*float64(capacity) && n+len(b.sessions)-b.away > 0 {
 				return n
 			}
 		}
@@ -159,13 +230,14 @@ func (b *Book) Adopt(now schemas.Time, t Turn) {
 	if b.sessions[t.Key] != nil || len(b.sessions) >= b.cfg.MaxSessions {
 		return
 	}
-	s := &session{key: t.Key, seen: now, whole: t.Known == 0}
+	s := &session{key: t.Key, seen: now, whole: t.Known == 0, class: classOf(t)}
 	b.sessions[t.Key] = s
 	b.set(s, t.Branch, t.Tokens, t.sharedFirst())
 	s.final = b.final(t)
-	if !s.whole && b.forecast.grow > 0 {
-		s.turns = int(float64(s.tokens) / b.forecast.grow) // about as many as its context tells
+	if grow := b.forecast.perTurn(); !s.whole && grow > 0 {
+		s.turns = int(float64(s.tokens) / grow) // about as many as its context tells
 	}
+	s.once = b.Once(t)
 	b.forecast.add(s)
 }
 
@@ -234,17 +306,28 @@ func (b *Book) Leave(now schemas.Time, k Key, name string) {
 }
 
 func (b *Book) forget(now schemas.Time, s *session) {
+	b.rest(s)
+	b.away--
+	if s.turns == 1 && s.whole {
+		b.once.note(s.class, false)
+	}
 	b.tokens -= s.tokens
 	delete(b.sessions, s.key)
 	b.forecast.gone(now, s)
 }
 
-// Tick forgets sessions that were idle for long. It is to be called once a second or so.
+// Tick forgets sessions that were idle for long, and notes which of them may have ended.
+// It is to be called once a second or so.
 func (b *Book) Tick(now schemas.Time) {
 	var idle []*session
+	rest := b.pauses.most(b.cfg.RestNS, b.cfg.IdleNS)
 	for _, s := range b.sessions {
-		if s.running == 0 && int64(now-s.seen) > b.cfg.IdleNS {
+		switch since := int64(now - s.seen); {
+		case s.running > 0:
+		case since > b.cfg.IdleNS:
 			idle = append(idle, s)
+		case since > rest:
+			b.rest(s)
 		}
 	}
 	slices.SortFunc(idle, func(x, y *session) int {

@@ -19,19 +19,19 @@ func turn(s string, tokens, known, found int) Turn {
 // has ended.
 func TestAlone(t *testing.T) {
 	b := New(Config{})
-	if !b.Admit(second, turn("a", 1_000_000, 0, 0), 1000) {
+	if !b.Admit(second, turn("a", 1_000_000, 0, 0), Space{Tokens: 1000}) {
 		t.Fatal("the only session is not admitted")
 	}
 	b.Begin(second, turn("a", 1_000_000, 0, 0))
-	if b.Admit(second, turn("b", 100, 0, 0), 1000) {
+	if b.Admit(second, turn("b", 100, 0, 0), Space{Tokens: 1000, Idle: true, Few: 9}) {
 		t.Fatal("a second one beside one that exceeds memory")
 	}
-	if !b.Admit(second, turn("a", 1_000_100, 1_000_000, 0), 1000) {
+	if !b.Admit(second, turn("a", 1_000_100, 1_000_000, 0), Space{Tokens: 1000}) {
 		t.Fatal("an admitted session is not admitted any more")
 	}
 	b.End(2*second, Key{"t", "a"}, "main", 1_000_100)
 	b.Leave(2*second, Key{"t", "a"}, "main")
-	if !b.Admit(3*second, turn("b", 100, 0, 0), 1000) {
+	if !b.Admit(3*second, turn("b", 100, 0, 0), Space{Tokens: 1000}) {
 		t.Fatal("b waits although a has ended")
 	}
 }
@@ -40,7 +40,7 @@ func TestAlone(t *testing.T) {
 func TestIdle(t *testing.T) {
 	b := New(Config{IdleNS: int64(10 * second)})
 	for _, s := range []string{"runs", "waits"} {
-		b.Admit(second, turn(s, 100, 0, 0), 0)
+		b.Admit(second, turn(s, 100, 0, 0), Space{})
 		b.Begin(second, turn(s, 100, 0, 0))
 	}
 	b.End(2*second, Key{"t", "waits"}, "main", 150)
@@ -64,7 +64,7 @@ func TestSharedPrefix(t *testing.T) {
 			found = 12_000
 		}
 		s := turn(fmt.Sprint(i), 13_000, 0, found)
-		b.Admit(second, s, 0)
+		b.Admit(second, s, Space{})
 		b.Begin(second, s)
 	}
 	sub := Turn{Key: Key{"t", "3"}, Branch: "sub", Tokens: 14_000, Found: 12_500}
@@ -85,7 +85,7 @@ func TestSharedPrefix(t *testing.T) {
 func TestGrowth(t *testing.T) {
 	b := New(Config{})
 	n := 0
-	for ; b.Admit(second, turn(fmt.Sprint(n), 16_000, 0, 0), 10_000_000); n++ {
+	for ; b.Admit(second, turn(fmt.Sprint(n), 16_000, 0, 0), Space{Tokens: 10_000_000}); n++ {
 		b.Begin(second, turn(fmt.Sprint(n), 16_000, 0, 0))
 		b.forecast.stale = true
 	}
@@ -107,7 +107,7 @@ func TestBooks(t *testing.T) {
 			was, n := b.Admitted(k), len(b.sessions)
 			switch rapid.IntRange(0, 5).Draw(rt, "action") {
 			case 0, 1:
-				ok := b.Admit(now, x, 5000)
+				ok := b.Admit(now, x, Space{Tokens: 5000, Idle: rapid.Bool().Draw(rt, "idle"), Few: 2})
 				if was && !ok || n == 0 && !b.Admitted(k) || !ok && b.Admitted(k) {
 					rt.Fatalf("of %d sessions: admitted before %v, now %v", n, was, ok)
 				}
@@ -128,8 +128,11 @@ func TestBooks(t *testing.T) {
 				now += schemas.Time(rapid.IntRange(0, 30).Draw(rt, "seconds")) * second
 				b.Tick(now)
 			}
-			sum := 0
+			sum, away := 0, 0
 			for _, s := range b.sessions {
+				if s.away {
+					away++
+				}
 				own := 0
 				for _, x := range s.branches {
 					own += x.tokens
@@ -138,6 +141,9 @@ func TestBooks(t *testing.T) {
 					rt.Fatalf("%v has %d tokens, its branches %d", s.key, s.tokens, own)
 				}
 				sum += own
+			}
+			if away != b.away {
+				rt.Fatalf("%d sessions are away, the book says %d", away, b.away)
 			}
 			if sum != b.tokens || len(b.sessions) > 6 || len(b.refused.at) > 6 {
 				rt.Fatalf("%d tokens in the book, %d in %d sessions", b.tokens, sum, len(b.sessions))
@@ -173,7 +179,7 @@ func TestRoom(t *testing.T) {
 		}
 		began := rapid.IntRange(0, len(ts)).Draw(t, "began")
 		for _, x := range ts[:began] {
-			b.Admit(1, x, capacity)
+			b.Admit(1, x, Space{Tokens: capacity})
 		}
 		before, _ := b.Sessions()
 		got := b.Room(ts[began:], capacity)
@@ -182,7 +188,7 @@ func TestRoom(t *testing.T) {
 		}
 		want := 0
 		for _, x := range ts[began:] {
-			if !b.Admit(1, x, capacity) {
+			if !b.Admit(1, x, Space{Tokens: capacity}) {
 				break
 			}
 			want++

@@ -24,10 +24,11 @@ type forecast struct {
 
 	ended   [maxTurns]float64 // sessions that ended after so many turns, the last ones counting most
 	alive   [maxTurns]float64 // share of sessions that have more turns than that
+	longest int               // turns that some session has come to, less one
 	mean    float64           // turns of a session, as far as alive tells
-	grow    float64           // tokens per turn
-	grown   int               // turns that grow is a mean of
-	largest int               // context that was seen lately
+	size    [maxTurns]float64 // tokens of a context at so many turns, mean
+	sizes   [maxTurns]int     // turns that size is a mean of
+	aged    int               // most turns of which a size is known
 
 	last schemas.Time // when a session ended last
 	gap  float64      // seconds between ends, mean of the last ones
@@ -41,13 +42,27 @@ const (
 	lately = 0.1
 )
 
-// growth learns from the growth of a context between two turns.
-func (f *forecast) growth(tokens int) {
-	if tokens < 0 {
-		return // it was compacted
+// grown learns from the context of a session at its n-th turn, from 1 on: as they grow,
+// some are compacted.
+func (f *forecast) grown(n, tokens int) {
+	i := min(n, maxTurns) - 1
+	f.sizes[i]++
+	f.size[i] += max(0.02, 1/float64(f.sizes[i])) * (float64(tokens) - f.size[i])
+	f.aged = max(f.aged, i)
+}
+
+// growth is what a context is expected to grow by in so many turns from the n-th on.
+func (f *forecast) growth(n, ahead int) float64 {
+	from, to := min(n-1, f.aged), min(n-1+ahead, f.aged)
+	return f.size[to] - f.size[from]
+}
+
+// perTurn is the growth of a context in a turn; 0 while that is not known.
+func (f *forecast) perTurn() float64 {
+	if f.aged == 0 {
+		return 0
 	}
-	f.grown++
-	f.grow += max(0.01, 1/float64(f.grown)) * (float64(tokens) - f.grow)
+	return max(0, f.size[f.aged]-f.size[0]) / float64(f.aged)
 }
 
 // gone learns from a session that ended.
@@ -82,17 +97,17 @@ func (f *forecast) refresh(b *Book) {
 	}
 	f.stale = false
 	var running [maxTurns]float64
-	f.largest = 0
 	for _, s := range b.sessions {
 		if s.whole {
 			running[min(s.turns, maxTurns-1)]++
 		}
-		f.largest = max(f.largest, s.tokens)
 	}
 	f.survival(&running)
 	f.at = [horizons]float64{}
 	for _, s := range b.sessions {
-		f.add(s)
+		if !s.away {
+			f.add(s)
+		}
 	}
 }
 
@@ -116,7 +131,7 @@ func (f *forecast) survival(running *[maxTurns]float64) {
 			mean += alive
 		}
 	}
-	f.mean = max(1, mean)
+	f.mean, f.longest = max(1, mean), longest
 }
 
 // step is how many turns lie between two horizons.
@@ -125,34 +140,40 @@ func (f *forecast) step() float64 { return max(1, f.mean/(horizons-1)) }
 // add adds one session.
 func (f *forecast) add(s *session) {
 	for i := range f.at {
-		f.at[i] += f.of(i, s.turns, s.final, s.tokens)
+		f.at[i] += f.of(i, s.turns, s.final, s.tokens, s.running == 0 && s.turns > 0, s.once)
 	}
 }
 
 // of is what a context of so many tokens, of a session with so many turns, is expected to
 // take at one horizon, in whole tokens: then the sum is the same in every order. It grows
-// by what contexts grow per turn, to the largest that was seen or to final, what is
-// assumed, and is gone when its session has ended.
-func (f *forecast) of(horizon, turns, final, tokens int) float64 {
-	most := float64(max(final, f.largest))
-	if f.ends == 0 && horizon > 0 {
-		return float64(max(tokens, final)) // nobody has ended: all may grow to the end
+// as those before it did, and is gone when its session has ended, as one that is idle may
+// have, and one that is not to come back will have. While it is not known how long half of
+// those live that have come so far, it may grow to final.
+func (f *forecast) of(horizon, turns, final, tokens int, idle, once bool) float64 {
+	switch {
+	case once && horizon > 0:
+		return 0
+	case horizon > 0 && f.alive[f.longest] >= f.alive[min(max(turns, 1), maxTurns)-1]/2:
+		return float64(max(tokens, final))
 	}
 	turns = min(max(turns, 1), maxTurns)
 	ahead := float64(horizon) * f.step()
-	grown := max(float64(tokens), min(float64(tokens)+f.grow*ahead, most))
-	share := 1.0
+	grown := max(0, float64(tokens)+f.growth(turns, int(ahead)))
+	share, later := 1.0, int(ahead)
+	if idle {
+		later = max(later, 1)
+	}
 	if now := f.alive[turns-1]; now > 0 {
-		share = f.alive[min(turns-1+int(ahead), maxTurns-1)] / now
+		share = f.alive[min(turns-1+later, maxTurns-1)] / now
 	}
 	return float64(int(grown * share))
 }
 
 // fits reports whether a session that begins with so many tokens and is assumed to end
 // with final fits at every horizon.
-func (f *forecast) fits(tokens, final, capacity int) bool {
+func (f *forecast) fits(tokens, final int, once bool, capacity float64) bool {
 	for i := range f.at {
-		if f.at[i]+f.of(i, 1, final, tokens) > float64(capacity) {
+		if x := f.of(i, 0, final, tokens, false, once); x > 0 && f.at[i]+x > capacity {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,7 +37,7 @@ func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schema
 	case t.old || young:
 		p.book.Adopt(now, contextOf(t))
 	case p.book.Admitted(k):
-	case len(p.held.ts) == 0 && r.letIn(now, t):
+	case (len(p.held.ts) == 0 || p.book.Once(contextOf(t))) && r.letIn(now, t):
 	default:
 		t.state, t.came, t.held = stateWaiting, came, true
 		p.held.push(t)
@@ -55,29 +56,61 @@ func (r *Router) enter(now schemas.Time, t *turn, out []schemas.Msg) (_ []schema
 
 // letIn admits the session of a turn that came in, when there is room.
 func (r *Router) letIn(now schemas.Time, t *turn) bool {
-	p := t.in
-	if r.gate(now, p) <= 0 {
+	p, x := t.in, contextOf(t)
+	once := p.book.Once(x)
+	if !once && r.gate(now, p) <= 0 {
 		return false
 	}
-	p.full = !p.book.Admit(now, contextOf(t), p.capacity())
-	return !p.full
+	if !p.book.Admit(now, x, r.space(p)) {
+		p.full = true
+		return false
+	}
+	p.full = p.full && once
+	return true
 }
+
+// space is what the pool has for sessions. Executors are idle when a prompt would be
+// computed at once, and decoded then.
+func (r *Router) space(p *pool) admit.Space {
+	s := admit.Space{Tokens: p.capacity()}
+	prefill, takes := false, false
+	for _, x := range p.xs {
+		if !x.alive {
+			continue
+		}
+		s.Few += fewSessions
+		if x.role.Takes(schemas.StagePrefill) {
+			takes = true
+			prefill = prefill || len(x.prefills) == 0
+		}
+	}
+	s.Idle = p.rooms[needDecode] > 0 && p.queue[needDecode].first() == nil && (prefill || !takes)
+	return s
+}
+
+// fewSessions per executor are let in as long as memory holds what they have now.
+const fewSessions = 4
 
 // admitHeld admits sessions that wait, as long as there is room, and refuses those that
 // have waited for as long as they may.
 func (r *Router) admitHeld(now schemas.Time, p *pool, out []schemas.Msg) []schemas.Msg {
-	capacity, room := p.capacity(), r.gate(now, p)
+	room := r.gate(now, p)
 	admitted := 0
 	p.full = false
-	for t := p.held.first(); t != nil && room > 0; t = p.held.first() {
+	for _, t := range p.inLine(room > 0) {
 		r.look(now, t)
-		if p.full = !p.book.Admit(now, contextOf(t), capacity); p.full {
-			break
+		x := contextOf(t)
+		if (room <= 0 || p.full) && !p.book.Once(x) {
+			continue // one after the other, so that large contexts get their turn, too
+		}
+		if !p.book.Admit(now, x, r.space(p)) {
+			p.full = true
+			continue
 		}
 		admitted++
 		p.held.remove(t)
 		t.held, t.begun = false, true
-		p.book.Begin(now, contextOf(t))
+		p.book.Begin(now, x)
 		r.arrived(t)
 		r.enqueue(now, t)
 		room -= t.expect
@@ -94,6 +127,21 @@ func (r *Router) admitHeld(now schemas.Time, p *pool, out []schemas.Msg) []schem
 		out = r.refuse(now, t, out)
 	}
 	return out
+}
+
+// inLine are the turns that are held in order: all, or those whose sessions are not
+// expected to come back, which wait for prefill like any other turn.
+func (p *pool) inLine(all bool) []*turn {
+	var ts []*turn
+	for _, t := range p.held.ts {
+		if all || p.book.Once(contextOf(t)) {
+			ts = append(ts, t)
+		}
+	}
+	slices.SortFunc(ts, func(a, b *turn) int {
+		return cmp.Or(cmp.Compare(a.keys[byKey], b.keys[byKey]), cmp.Compare(a.order, b.order))
+	})
+	return ts
 }
 
 // ahead is how many sessions are to be admitted before a turn's.
@@ -120,7 +168,7 @@ func (r *Router) refuse(now schemas.Time, t *turn, out []schemas.Msg) []schemas.
 	t.in.totals.refused++
 	return r.fail(now, t, &schemas.Failure{
 		Code: schemas.CodeBusy, RetryNS: retry,
-		Message: fmt.Sprintf("%d sessions with contexts of %d tokens are served, and there is no room for another one; it is expected in %d s", n, tokens, (retry+999_999_999)/1_000_000_000),
+		Message: fmt.Sprintf("%d sessions with contexts of %d tokens are served, and there is no room for another one; try again in %d s", n, tokens, (retry+999_999_999)/1_000_000_000),
 	}, out)
 }
 
@@ -198,7 +246,7 @@ func (r *Router) decodeBehind(now schemas.Time, p *pool) bool {
 // forPrefill are the turns whose sessions are held because prefill is behind: memory has
 // room for them, and decode is not what they wait for.
 func (r *Router) forPrefill(now schemas.Time, p *pool) []*turn {
-	if len(p.held.ts) == 0 || r.decodeBehind(now, p) {
+	if len(p.held.ts) == 0 || p.tight() || r.decodeBehind(now, p) {
 		return nil
 	}
 	ts := make([]admit.Turn, len(p.held.ts))
@@ -206,6 +254,18 @@ func (r *Router) forPrefill(now schemas.Time, p *pool) []*turn {
 		ts[i] = contextOf(t)
 	}
 	return p.held.ts[:p.book.Room(ts, p.capacity())]
+}
+
+// tight: decodes take nearly all of the memory that engines may give them.
+func (p *pool) tight() bool {
+	used, kv := 0, 0
+	for _, x := range p.xs {
+		if x.alive && x.role.Takes(schemas.StageDecode) {
+			used += x.contexts + x.coming
+			kv += x.kv
+		}
+	}
+	return kv > 0 && float64(used) > 0.8*float64(kv)
 }
 
 // hopeless tells that a turn cannot end in time, and why: too much is to be computed

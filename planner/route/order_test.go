@@ -82,7 +82,7 @@ func TestDeadlineTooSoon(t *testing.T) {
 // context is not stopped by a router that has just started.
 func TestHeld(t *testing.T) {
 	g := newRig(t, Config{Admit: true})
-	d := schemas.Heartbeat{Executor: "d", Node: "n", Role: schemas.RoleDecode, Slots: 64, TierBlocks: 1000, PrefillTPS: 50_000}
+	d := schemas.Heartbeat{Executor: "d", Node: "n", Role: schemas.RoleDecode, Slots: 64, TierBlocks: 250, PrefillTPS: 50_000}
 	g.beat(d)
 	g.ready("a", 8000, 0, "a")
 	b := g.ready("b", 8000, 0, "b")

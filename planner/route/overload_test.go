@@ -106,3 +106,19 @@ func TestRetryIsHonest(t *testing.T) {
 		t.Errorf("what refused agents are told is not so")
 	}
 }
+
+// TestShortPromptPasses: while prefill is behind a session with a long prompt is held; one
+// with a short prompt, which most likely does not come back, only waits for its turn.
+func TestShortPromptPasses(t *testing.T) {
+	g := newRig(t, Config{Admit: true})
+	g.beat(schemas.Heartbeat{Executor: "p", Node: "n", Role: schemas.RolePrefill, Slots: 4, TierBlocks: 10_000, PrefillTPS: 1000})
+	g.beat(schemas.Heartbeat{Executor: "d", Node: "n", Role: schemas.RoleDecode, Slots: 64, TierBlocks: 10_000})
+	g.ready("a", 16_000, 0, "a")
+	long, short := g.ready("b", 16_000, 0, "b"), g.ready("c", 600, 0, "c")
+	if !g.r.turns[long.Job].held {
+		t.Error("the long one is let in while prefill is 16 s behind")
+	}
+	if x := g.r.turns[short.Job]; x.held || !x.begun {
+		t.Error("the short one is held")
+	}
+}
