@@ -30,7 +30,9 @@ type Job struct {
 	Scenario string `json:"scenario"`
 	Model    string `json:"model"`
 	// First runs the first phase alone, to tune a start for it.
-	First  bool    `json:"first,omitempty"`
+	First bool `json:"first,omitempty"`
+	// ForS shortens a run by time, to choose a setting by; no figure comes from such a run.
+	ForS   float64 `json:"for_s,omitempty"`
 	Derate float64 `json:"derate"`
 	Point
 	Arm  Arm    `json:"arm"`
@@ -41,6 +43,9 @@ func (j Job) String() string {
 	first := ""
 	if j.First {
 		first = " first phase"
+	}
+	if j.ForS > 0 {
+		first = fmt.Sprintf(" for %g s", j.ForS)
 	}
 	return fmt.Sprintf("%s%s, %s, %s, %s, seed %d", j.Scenario, first, j.Model, j.Point, j.Arm, j.Seed)
 }
@@ -63,6 +68,11 @@ func (s *Set) Run(ctx context.Context, j Job) (*sim.Figures, error) {
 		first := *sc
 		first.Phases = sc.Phases[:1]
 		sc = &first
+	}
+	if j.ForS > 0 {
+		short := *sc
+		short.DurationS = j.ForS
+		sc = &short
 	}
 	sys, err := j.Arm.System(sc, cal, j.Seed)
 	if err != nil {

@@ -155,18 +155,40 @@ func TestSearchAndBars(t *testing.T) {
 	if err != nil || a.Arm.Prefill != 1 || a.Arm.Loops != LoopsSLA || a.Arm.RestartS != RestartS {
 		t.Errorf("start a is %+v (%v), want the best of the first phase, 1, with the better loops", a.Arm, err)
 	}
-	sweeps := 0
-	for _, one := range a.Tried {
-		if one.Restart > 0 {
-			sweeps++
-		}
-	}
-	if sweeps != len(restarts) {
-		t.Errorf("%d shorter restarts were tried, want %d: %+v", sweeps, len(restarts), a.Tried)
+	if w, err := wide.Find(Shift, s.Models(Shift)[0], Point{Load: 1}, DynamoA); err != nil || swept(w.Tried) != len(restarts) || swept(a.Tried) != 0 {
+		t.Errorf("%d shorter restarts were tried, in a full search %d, want 0 and %d (%v)", swept(a.Tried), swept(w.Tried), len(restarts), err)
 	}
 	s.Hashes["scenarios/workloads.json"] = "other"
 	if _, err := ReadSettings(file, s); !errors.Is(err, ErrSettings) {
 		t.Errorf("settings of other files: %v", err)
+	}
+}
+
+// swept is how many restarts other than RestartS were tried.
+func swept(ts []Tried) (n int) {
+	for _, t := range ts {
+		if t.Restart > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBaselines: a search of baselines makes no run of weir.
+func TestBaselines(t *testing.T) {
+	s := set(t)
+	runner := NewRunner(func(ctx context.Context, j Job) (*sim.Figures, error) {
+		if j.Arm.Kind == Weir {
+			t.Errorf("%s was run", j)
+		}
+		return fakeRun(ctx, j)
+	}, 2, nil)
+	st := &Settings{}
+	if err := (&Search{Set: s, Runner: runner, Seeds: []uint64{1}, Reduced: true, Baselines: true}).All(t.Context(), All(), st, func(string, *Settings) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Find(Shift, s.Models(Shift)[0], Point{Load: 1}, StaticShared); err != nil {
+		t.Error(err)
 	}
 }
 

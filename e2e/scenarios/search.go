@@ -21,6 +21,8 @@ type Search struct {
 	Runner  *Runner
 	Seeds   []uint64
 	Reduced bool
+	// Baselines leaves out what depends on weir: overload's peak.
+	Baselines bool
 
 	mu     sync.Mutex
 	failed []error

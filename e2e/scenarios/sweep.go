@@ -11,7 +11,7 @@ func (s *Search) Swept() (swept, leftOut []string) {
 	swept = []string{
 		"static, both tiers: how many of the workers prefill",
 		"dynamo-like, start a: the split that is best for the first phase alone (private tier); start b: best for the whole run; target throughput, sla with its throughput loop, sla with both loops",
-		"dynamo-like: restart 240 s in every figure; 5, 60 and 120 s, and 240 s with weir's router, at load 1 beside it",
+		"dynamo-like: restart 240 s in every figure; with weir's router at load 1 beside it, and 5, 60 and 120 s in a full search",
 		"aggregated: 4, 8, 16 or 32 decode steps between two prefill steps, at the first point (load 1)",
 		"overload: the smallest concurrency at which weir's goodput is within 1 % of its most",
 	}
@@ -23,6 +23,8 @@ func (s *Search) Swept() (swept, leftOut []string) {
 		"splits that a climb from the best of the neighbouring point does not reach; two beyond the best are looked at on either side at the first point only",
 		"shift: private tier at loads below 0.75; dynamo-like at loads other than 1 with start b only, at the settings of load 1",
 		"private tier in oscillation and coding-plus-computer-use, dynamo-like and aggregated in all but the shift and the stationary mix: no bar names them",
+		"dynamo-like, start b: splits are looked at with the loops that are best at the private tier's best split; restarts other than 240 s",
+		"oscillation: splits are chosen by two periods, and 600 s at least; the figures are of the whole",
 		"hbm-only, derate 0.75, target latency",
 	}
 }
@@ -54,6 +56,9 @@ func (s *Search) All(ctx context.Context, scenarios []string, st *Settings, done
 	st.Schema, st.Seeds, st.Reduced, st.Hash, st.Files = SettingsSchema, s.Seeds, s.Reduced, s.Set.Hash(), s.Set.Hashes
 	st.Swept, st.LeftOut = s.Swept()
 	for _, scenario := range scenarios {
+		if s.Baselines && scenario == Overload {
+			continue
+		}
 		found, err := s.One(ctx, scenario)
 		if err != nil {
 			return err
@@ -108,9 +113,13 @@ func (s *Search) chain(ctx context.Context, scenario, model string, k Kind, at, 
 	n := s.Set.Scenarios[scenario].Cluster.Workers - 1
 	var out []Found
 	for _, p := range points {
+		short := s.short(scenario, p)
 		best, all, err := s.best(ctx, n, at, reach, func(i int) Job {
-			return Job{Scenario: scenario, Model: model, Derate: 1, Point: p, Arm: Arm{Kind: k, Prefill: i}}
+			return Job{Scenario: scenario, Model: model, ForS: short, Derate: 1, Point: p, Arm: Arm{Kind: k, Prefill: i}}
 		})
+		if err == nil && short > 0 {
+			best, err = s.point(ctx, Job{Scenario: scenario, Model: model, Derate: 1, Point: p, Arm: best.arm})
+		}
 		if err != nil {
 			return out, err
 		}
@@ -118,6 +127,15 @@ func (s *Search) chain(ctx context.Context, scenario, model string, k Kind, at, 
 		out = append(out, found(scenario, model, p, best, all))
 	}
 	return out, nil
+}
+
+// short is how long, in seconds, a reduced search runs an oscillation to choose a split by:
+// two periods, and 600 s at least; 0 for the whole scenario.
+func (s *Search) short(scenario string, p Point) float64 {
+	if d := max(2*p.PeriodS, 600); s.Reduced && scenario == Oscillation && d < s.Set.Scenarios[scenario].DurationS {
+		return d
+	}
+	return 0
 }
 
 // plain runs an arm without settings at each point.
@@ -253,30 +271,51 @@ func (s *Search) startA(ctx context.Context, model string, p Point, split int, l
 	return found(Shift, model, p, top(all), all), err
 }
 
+// startB tunes loops and split together; reduced, the loops at the split where it starts,
+// and then the split with the best of them.
 func (s *Search) startB(ctx context.Context, model string, p Point, n, start int, loops []Loops) (Found, error) {
+	job := func(k int, l Loops) Job {
+		return Job{Scenario: Shift, Model: model, Derate: 1, Point: p, Arm: Arm{Kind: DynamoB, Prefill: k, Loops: l, RestartS: RestartS}}
+	}
+	var more []tried
+	if s.Reduced {
+		more = make([]tried, len(loops))
+		var fs []func() error
+		for i, l := range loops {
+			fs = append(fs, func() (err error) { more[i], err = s.point(ctx, job(start, l)); return err })
+		}
+		if err := Go(fs...); err != nil {
+			return Found{}, err
+		}
+		best := top(more).arm.Loops
+		more = slices.DeleteFunc(more, func(t tried) bool { return t.arm.Loops == best })
+		loops = []Loops{best}
+	}
 	bests, alls := make([]tried, len(loops)), make([][]tried, len(loops))
 	var fs []func() error
 	for i, l := range loops {
 		fs = append(fs, func() (err error) {
-			bests[i], alls[i], err = s.best(ctx, n, start, 2, func(k int) Job {
-				return Job{Scenario: Shift, Model: model, Derate: 1, Point: p, Arm: Arm{Kind: DynamoB, Prefill: k, Loops: l, RestartS: RestartS}}
-			})
+			bests[i], alls[i], err = s.best(ctx, n, start, 2, func(k int) Job { return job(k, l) })
 			return err
 		})
 	}
 	err := Go(fs...)
-	return found(Shift, model, p, top(bests), slices.Concat(alls...)), err
+	return found(Shift, model, p, top(bests), append(more, slices.Concat(alls...)...)), err
 }
 
 // restarts adds what shorter restarts, and weir's router, would bring to the two starts.
 func (s *Search) restarts(ctx context.Context, model string, p Point, fs ...*Found) error {
 	var runs []func() error
 	for _, f := range fs {
-		more := make([]tried, len(restarts)+1)
+		shorter := restarts
+		if s.Reduced {
+			shorter = nil
+		}
+		more := make([]tried, len(shorter)+1)
 		for i := range more {
 			arm := f.Arm
-			if i < len(restarts) {
-				arm.RestartS = restarts[i]
+			if i < len(shorter) {
+				arm.RestartS = shorter[i]
 			} else {
 				arm.WeirRouter = true
 			}

@@ -31,6 +31,7 @@ import (
 
 type options struct {
 	full         bool
+	baselines    bool
 	cores        int
 	seeds        []uint64
 	only         []string
@@ -56,6 +57,7 @@ func main() {
 func flags() (o options, err error) {
 	var seeds, only string
 	flag.BoolVar(&o.full, "full", false, "all splits, loops and arms; hours")
+	flag.BoolVar(&o.baselines, "baselines", false, "baselines only: no run of weir, so no overload and no bars; may be repeated with -stamp while weir changes")
 	flag.IntVar(&o.cores, "cores", runtime.NumCPU(), "runs at a time")
 	flag.StringVar(&seeds, "seeds", "", "seeds, separated by commas (default: 1; with -full 1 to 5)")
 	flag.StringVar(&only, "only", "", "scenarios, separated by commas; what the settings say of others stays (default: all)")
@@ -112,7 +114,7 @@ func search(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil { // none yet, or of other files
 		st = &scenarios.Settings{}
 	}
-	s := &scenarios.Search{Set: set, Runner: runner, Seeds: o.seeds, Reduced: !o.full}
+	s := &scenarios.Search{Set: set, Runner: runner, Seeds: o.seeds, Reduced: !o.full, Baselines: o.baselines}
 	out := json.NewEncoder(stdout)
 	began := time.Now()
 	missed := error(nil) // bars that could not be computed
@@ -120,6 +122,11 @@ func search(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		st.Date, st.Commit = time.Now().UTC().Format(time.DateOnly), commit(ctx)
 		if err := st.Write(o.settings); err != nil {
 			return err
+		}
+		if o.baselines {
+			made, took := runner.Made()
+			fmt.Fprintf(stderr, "search: %s is done after %s; %d runs of %s together\n", scenario, time.Since(began).Round(time.Second), made, took.Round(time.Second))
+			return nil
 		}
 		lines, err := (&scenarios.Eval{Set: set, Settings: st, Runner: runner, Seeds: o.seeds}).Bars(ctx, scenario)
 		missed = errors.Join(missed, err)

@@ -152,6 +152,10 @@ func (c *checker) idles(now schemas.Time, e *exec) {
 	if c.w.sys.Admit || c.w.sys.Route.Choose != nil {
 		return // turns of sessions that are not admitted wait by intent, and others' routers bind turns as they arrive
 	}
+	if e.role == schemas.RolePrefill && 2*c.exports(e) >= int(c.w.cal.Mem.KVTokens) {
+		e.idle = now // decode is the bottleneck: what it computed fills its engine and waits to be handed over
+		return
+	}
 	waits := 0
 	for _, x := range c.w.front.flights {
 		if now-x.since < idleNS || now-e.idle < idleNS {
@@ -165,6 +169,16 @@ func (c *checker) idles(now schemas.Time, e *exec) {
 		c.broken(12, fmt.Sprintf("%s (%s) has had nothing to do for %.1f s while %d turns waited for its role", e.id, e.role, seconds(now-e.idle), waits))
 		e.idle = 0
 	}
+}
+
+// exports is how many tokens an executor prefilled that wait for a decode slot.
+func (c *checker) exports(e *exec) (tokens int) {
+	for job, x := range c.w.front.flights {
+		if h, ok := c.w.mem.handed[job]; ok && h.exec == e.n && x.stage == waitsDecode {
+			tokens += h.blocks * blockTokens
+		}
+	}
+	return tokens
 }
 
 // small tells that a turn has so little to compute that it goes straight to a decode
