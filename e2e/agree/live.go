@@ -82,7 +82,9 @@ type player struct {
 	ttft  float64
 	e2e   float64
 	turns int
-	began time.Time
+	// resent counts turns that were sent again with all messages.
+	resent int
+	began  time.Time
 }
 
 func newPlayer(nc *nats.Conn, first, second int, agents []*session) (*player, error) {
@@ -182,7 +184,7 @@ func (p *player) play(ctx context.Context, window float64) (*Played, error) {
 func (p *player) played(end float64) (*Played, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := &Played{MakespanS: end, Turns: p.turns}
+	out := &Played{MakespanS: end, Turns: p.turns, Resent: p.resent}
 	out.means(p.ttft, p.e2e)
 	for _, d := range p.plans {
 		if at := float64(d.AtNS-p.began.UnixNano()) / 1e9; at <= end {
@@ -223,11 +225,12 @@ const tries = 20
 
 func (p *player) ask(ctx context.Context, s *session, i int, known string) (*schemas.Result, error) {
 	most := int64(s.turns[i].most)
-	content, err := json.Marshal(map[string]string{"role": "user", "content": p.text(s, i)})
-	if err != nil {
-		return nil, err
-	}
+	fill := s.turns[i].fill
 	for try := range tries {
+		content, err := json.Marshal(map[string]string{"role": "user", "content": p.text(s, i, fill)})
+		if err != nil {
+			return nil, err
+		}
 		id := fmt.Sprintf("u%d", i)
 		if try > 0 {
 			id += fmt.Sprintf("-%d", try)
@@ -238,7 +241,15 @@ func (p *player) ask(ctx context.Context, s *session, i int, known string) (*sch
 		if err != nil || r.Status == schemas.StatusOK {
 			return r, err
 		}
-		if r.Failure == nil || r.Failure.Code != schemas.CodeBusy {
+		switch {
+		case r.Failure != nil && r.Failure.Code == schemas.CodeNeedFull && known != "":
+			// The service has forgotten the session: all of it is sent again, as one message.
+			known, fill = "", s.turns[i].prompt
+			p.mu.Lock()
+			p.resent++
+			p.mu.Unlock()
+			continue
+		case r.Failure == nil || r.Failure.Code != schemas.CodeBusy:
 			return nil, fmt.Errorf("failed: %+v", r.Failure)
 		}
 		if err := pause(ctx, time.Duration(max(r.Failure.RetryNS, 1e8))); err != nil {
@@ -276,8 +287,8 @@ func (p *player) once(ctx context.Context, session string, t *schemas.Turn) (*sc
 const overhead = 40
 
 // text is what is new in a turn: a token of the null engine's vocabulary is a byte.
-func (p *player) text(s *session, i int) string {
-	n := max(1, s.turns[i].fill-overhead)
+func (p *player) text(s *session, i, fill int) string {
+	n := max(1, fill-overhead)
 	var b strings.Builder
 	if shared := p.shared[s.class]; i == 0 && shared > 0 {
 		b.WriteString(letters("shared-"+s.class, shared))

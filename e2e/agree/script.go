@@ -22,10 +22,10 @@ type Size struct {
 
 // Full is the size of the figure: a tenth of the shift's sessions (800 of math, 250 that
 // use a computer) on all of its nine executors, in 8 of 10 of its slots, so that all
-// begin at once and the planner is pressed. Contexts are compacted at 30,000 tokens
+// begin at once and the planner is pressed. Contexts are compacted at 20,000 tokens
 // instead of 100,000: the lineage service of a cell remembers 12 Mi tokens, those of 250
-// whole sessions are more, and what it forgets a client would have to send again.
-func Full() Size { return Size{Share: 0.1, Slots: 0.8, Context: 30_000, Seed: 1} }
+// whole sessions are more, and what it forgets a client has to send again.
+func Full() Size { return Size{Share: 0.1, Slots: 0.8, Context: 20_000, Seed: 1} }
 
 // Window is how much of a run of Full is compared, in seconds at the lowest speed. All
 // changes of role of the simulated run fall into its first two minutes; what follows are
