@@ -31,7 +31,7 @@ const startPrefill = 4
 type Played struct {
 	// MakespanS is when the last turn ended, or the end of what is compared.
 	MakespanS float64  `json:"makespan_s"`
-	Turns     int      `json:"turns"` // that ended
+	Turns     int      `json:"turns"`            // that ended
 	Resent    int      `json:"resent,omitempty"` // of a live run: sent in full because the session was forgotten
 	TurnsPerS float64  `json:"turns_per_s"`
 	TTFTMean  float64  `json:"ttft_mean_s"`
