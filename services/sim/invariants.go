@@ -152,8 +152,10 @@ func (c *checker) idles(now schemas.Time, e *exec) {
 	if c.w.sys.Admit || c.w.sys.Route.Choose != nil {
 		return // turns of sessions that are not admitted wait by intent, and others' routers bind turns as they arrive
 	}
-	if e.role == schemas.RolePrefill && 2*c.exports(e) >= int(c.w.cal.Mem.KVTokens) {
-		e.idle = now // decode is the bottleneck: what it computed fills its engine and waits to be handed over
+	if e.role == schemas.RolePrefill && 5*c.exports(e) >= 2*int(c.w.cal.Mem.KVTokens) {
+		// Decode is the bottleneck: what it computed fills its engine and waits to be handed
+		// over. The router holds back at half of it; some is on its way.
+		e.idle = now
 		return
 	}
 	waits := 0
