@@ -90,10 +90,12 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Device != nil {
 		size = cfg.Device.Cal.Layout.GPUs
 	}
-	actor := gpuexec.NewExecutor(gpuexec.Config{
+	conf := gpuexec.Config{
 		Cell: cfg.Cell, Executor: cfg.ID, Node: cfg.Node, Pool: cfg.Model.Name, Boot: boot, Limits: limits, Format: format,
 		Size: size, TierBlocks: mem.Capacity(), Lower: len(e.bring.lowers) > 0 || e.pacer != nil, Health: e.health.driver != nil, Inexact: !info.Exact, Devices: deviceNames(info.Devices),
-	})
+	}
+	coarse(&conf, cfg.Device)
+	actor := gpuexec.NewExecutor(conf)
 	ask, err := newAsker(cfg.Conn, cfg.Cell)
 	if err != nil {
 		return errors.Join(err, e.bring.close(), mem.Close(), eng.Close())

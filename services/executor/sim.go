@@ -19,6 +19,17 @@ type Device struct {
 	Speed float64 // times faster than the device
 }
 
+// coarse makes frames and checkpoints of a simulated device larger and rarer. A few such
+// devices generate as many tokens per second as a cluster; in frames of four, the bus
+// would take longer than the devices, and be what is measured.
+func coarse(c *gpuexec.Config, d *Device) {
+	if d == nil {
+		return
+	}
+	c.FrameTokens, c.FrameNS = 64, 250_000_000
+	c.CkptTokens, c.CkptMinNS, c.CkptNS = 512, 2_000_000_000, 5_000_000_000
+}
+
 // pacer waits for the device. Its operations follow each other on the engine's
 // goroutine; only transfers run beside them.
 type pacer struct {
