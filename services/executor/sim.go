@@ -19,15 +19,13 @@ type Device struct {
 	Speed float64 // times faster than the device
 }
 
-// coarse makes frames and checkpoints of a simulated device larger and rarer. A few such
-// devices generate as many tokens per second as a cluster; in frames of four, the bus
-// would take longer than the devices, and be what is measured.
+// coarse makes checkpoints of a simulated device rarer: each holds all tokens of an answer,
+// and a few such devices generate as many tokens per second as a cluster. Frames stay as
+// they are, because a decode operation is as long as a frame, and nothing interrupts it.
 func coarse(c *gpuexec.Config, d *Device) {
-	if d == nil {
-		return
+	if d != nil {
+		c.CkptTokens, c.CkptMinNS, c.CkptNS = 512, 2_000_000_000, 5_000_000_000
 	}
-	c.FrameTokens, c.FrameNS = 64, 250_000_000
-	c.CkptTokens, c.CkptMinNS, c.CkptNS = 512, 2_000_000_000, 5_000_000_000
 }
 
 // pacer waits for the device. Its operations follow each other on the engine's
