@@ -85,6 +85,7 @@ type Book struct {
 	refused  refusals
 	tokens   int
 	away     int // sessions that are away
+	busy     int // sessions with a turn that runs
 	forecast forecast
 	pauses   pauses
 	once     once
@@ -134,7 +135,9 @@ func (b *Book) Begin(now schemas.Time, t Turn) {
 				b.once.note(s.class, true)
 			}
 		}
-		s.running++
+		if s.running++; s.running == 1 {
+			b.busy++
+		}
 		s.seen = now
 		b.back(s)
 	}
@@ -154,6 +157,7 @@ func (b *Book) rest(s *session) {
 	if !s.away {
 		s.away = true
 		b.away++
+		b.forecast.stale = true
 	}
 }
 
@@ -171,8 +175,8 @@ type Space struct {
 // Admit admits a session with its first turn if its context has room beside those of
 // the others, now and while they grow. Memory that is short later costs recomputing,
 // executors that have nothing to do cost more: while they do, what is there now counts for
-// few sessions, and for more of them what is expected may exceed memory a little. A
-// session that is alone always has room, however large it is.
+// few sessions, and for more of them what is expected may exceed memory a little. While
+// no turn runs there is always room, however large the context.
 func (b *Book) Admit(now schemas.Time, t Turn, s Space) bool {
 	if b.sessions[t.Key] == nil {
 		if !b.fits(now, t, s) {
@@ -185,7 +189,7 @@ func (b *Book) Admit(now schemas.Time, t Turn, s Space) bool {
 
 func (b *Book) fits(now schemas.Time, t Turn, s Space) bool {
 	active := len(b.sessions) - b.away
-	if s.Tokens <= 0 || active == 0 {
+	if s.Tokens <= 0 || active == 0 || b.busy == 0 {
 		return true
 	}
 	b.forecast.refresh(b)
@@ -216,7 +220,7 @@ func (b *Book) Room(ts []Turn, capacity int) int {
 		for i := range at {
 			x := b.forecast.of(i, 0, b.final(t), max(0, t.Tokens-t.sharedFirst()), false, b.Once(t))
 			at[i] += x
-			if x > 0 && at[i] > b.cfg.Fill*float64(capacity) && n+len(b.sessions)-b.away > 0 {
+			if x > 0 && at[i] > b.cfg.Fill*float64(capacity) && n+min(b.busy, len(b.sessions)-b.away) > 0 {
 				return n
 			}
 		}
@@ -278,10 +282,16 @@ func (b *Book) End(now schemas.Time, k Key, name string, tokens int) {
 	if s == nil {
 		return
 	}
+	if s.running == 1 {
+		b.busy--
+	}
 	s.running = max(0, s.running-1)
 	s.seen = now
 	if tokens > 0 {
 		b.set(s, name, tokens, 0)
+	}
+	if s.once && s.running == 0 {
+		b.rest(s)
 	}
 }
 
@@ -308,6 +318,9 @@ func (b *Book) Leave(now schemas.Time, k Key, name string) {
 func (b *Book) forget(now schemas.Time, s *session) {
 	b.rest(s)
 	b.away--
+	if s.running > 0 {
+		b.busy--
+	}
 	if s.turns == 1 && s.whole {
 		b.once.note(s.class, false)
 	}

@@ -128,10 +128,13 @@ func TestBooks(t *testing.T) {
 				now += schemas.Time(rapid.IntRange(0, 30).Draw(rt, "seconds")) * second
 				b.Tick(now)
 			}
-			sum, away := 0, 0
+			sum, away, busy := 0, 0, 0
 			for _, s := range b.sessions {
 				if s.away {
 					away++
+				}
+				if s.running > 0 {
+					busy++
 				}
 				own := 0
 				for _, x := range s.branches {
@@ -142,8 +145,8 @@ func TestBooks(t *testing.T) {
 				}
 				sum += own
 			}
-			if away != b.away {
-				rt.Fatalf("%d sessions are away, the book says %d", away, b.away)
+			if away != b.away || busy != b.busy {
+				rt.Fatalf("%d sessions are away and %d busy, the book says %d and %d", away, busy, b.away, b.busy)
 			}
 			if sum != b.tokens || len(b.sessions) > 6 || len(b.refused.at) > 6 {
 				rt.Fatalf("%d tokens in the book, %d in %d sessions", b.tokens, sum, len(b.sessions))
@@ -180,6 +183,7 @@ func TestRoom(t *testing.T) {
 		began := rapid.IntRange(0, len(ts)).Draw(t, "began")
 		for _, x := range ts[:began] {
 			b.Admit(1, x, Space{Tokens: capacity})
+			b.Begin(1, x)
 		}
 		before, _ := b.Sessions()
 		got := b.Room(ts[began:], capacity)
@@ -191,6 +195,7 @@ func TestRoom(t *testing.T) {
 			if !b.Admit(1, x, Space{Tokens: capacity}) {
 				break
 			}
+			b.Begin(1, x)
 			want++
 		}
 		if got != want {

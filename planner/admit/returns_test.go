@@ -51,7 +51,9 @@ func TestIdleExecutors(t *testing.T) {
 func TestRest(t *testing.T) {
 	b := New(Config{})
 	full := Space{Tokens: 1000}
-	b.Admit(second, turn("a", 800, 0, 0), full)
+	b.Admit(second, turn("runs", 10, 0, 0), full)
+	b.Begin(second, turn("runs", 10, 0, 0))
+	b.Adopt(second, turn("a", 800, 400, 0)) // not a first turn, so that it is taken to come back
 	b.Begin(second, turn("a", 800, 0, 0))
 	b.End(2*second, Key{"t", "a"}, "main", 850)
 	for _, c := range []struct {
@@ -67,8 +69,28 @@ func TestRest(t *testing.T) {
 		t.Fatal("b is not admitted, or a not any more")
 	}
 	b.Begin(21*second, turn("a", 900, 850, 850))
-	if b.Admit(21*second, turn("c", 10, 0, 0), full) {
+	if b.Admit(21*second, turn("c", 100, 0, 0), full) {
 		t.Error("a came back, and does not count")
+	}
+}
+
+// TestNothingRuns: a session that is not expected to come back takes no room after its
+// turn, and while no turn runs there is room for any context.
+func TestNothingRuns(t *testing.T) {
+	b, s := New(Config{}), Space{Tokens: 1000}
+	for i := range 20 {
+		x := turn(fmt.Sprint(i), 950, 0, 0)
+		if !b.Admit(second, x, s) {
+			t.Fatalf("session %d is not admitted, and none runs", i)
+		}
+		b.Begin(second, x)
+		if b.Admit(second, turn("beside", 100, 0, 0), s) {
+			t.Fatalf("another one beside session %d", i)
+		}
+		b.End(second, x.Key, "main", 960)
+		if n := b.Room([]Turn{turn("next", 900, 0, 0)}, s.Tokens); n != 1 {
+			t.Fatalf("session %d has ended and takes room", i)
+		}
 	}
 }
 
