@@ -25,3 +25,9 @@ func (r *Router) direct(t *turn, x *executor) bool {
 	}
 	return speed == 0 || plan.seconds*float64(x.decoding) <= float64(tokens)/speed+tripS
 }
+
+// owes is how many tokens of prompts x, which decodes as well, has yet to compute itself:
+// those of turns that have not ended, less what it computes at its measured speed.
+func (r *Router) owes(x *executor) float64 {
+	return min(float64(x.own), max(0, x.owed-float64(r.now-x.owedAt)/1e9*r.tps(x)))
+}

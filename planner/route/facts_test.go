@@ -234,3 +234,21 @@ func TestFactKV(t *testing.T) {
 		t.Errorf("%d contexts of 80,000 tokens were placed on an engine that holds 1,000,000", n)
 	}
 }
+
+// TestFactSharedPromptApart: the same where workers do both phases and no memory gives to
+// another: computing 6,000 tokens once more is soon cheaper than standing in one's way.
+func TestFactSharedPromptApart(t *testing.T) {
+	g := newRig(t, Config{})
+	for i := range 4 {
+		g.beat(schemas.Heartbeat{Executor: fmt.Sprintf("e%d", i), Node: fmt.Sprintf("n%d", i), Role: schemas.RoleMixed, Slots: 256, PrefillTPS: 50_000})
+	}
+	g.step(&schemas.Msg{Kind: schemas.KindKV, KV: &schemas.KVNotice{
+		Header: schemas.H(), Node: "n0", Epoch: 1, Seq: 1, Medium: schemas.MediumHost, Stored: chains("system/93"),
+	}})
+	for i := range 80 {
+		g.ready(fmt.Sprintf("u%d", i), 8000, 0, fmt.Sprintf("system:93+s%d", i))
+	}
+	if most, all := g.most("decode", 4); most > 40 || all != 80 {
+		t.Errorf("one of four workers got %d of %d turns", most, all)
+	}
+}

@@ -97,6 +97,7 @@ func (x *executor) vacate(t *turn) {
 		t.occupies = false
 		x.decoding--
 		x.contexts -= t.ready.Prompt.N
+		x.own, t.own = x.own-t.own, 0
 	}
 }
 

@@ -31,15 +31,20 @@ func (r *Router) bestPrefill(t *turn, n need) *executor {
 		if !r.mayPrefill(x, t, n, apart) {
 			continue
 		}
-		s := r.plan(x).seconds
-		if apart {
+		plan := r.plan(x)
+		s := plan.seconds
+		switch {
+		case x.role == schemas.RoleMixed:
+			// Those that decode there stand still while it computes, and it is to decode there, too.
+			s += float64(len(x.decodes)) * (float64(plan.compute*blockTokens)/r.tps(x) + float64(r.cfg.SpreadNS)/1e9/float64(x.slots))
+		case apart:
 			s += (s - fewest) * float64(len(x.prefills)+len(x.wait.ts))
 		}
 		ahead := x.tokens
 		if x != t.next {
 			ahead += x.pinned
 		}
-		s += float64(ahead) / r.tps(x)
+		s += (float64(ahead) + r.owes(x)) / r.tps(x)
 		switch {
 		case x.room[n] && (best == nil || s < least):
 			best, least = x, s
@@ -54,9 +59,11 @@ func (r *Router) bestPrefill(t *turn, n need) *executor {
 }
 
 // mayPrefill tells whether x is to be weighed for a prefill: it has room, or, where nodes
-// have memories of their own, may be waited for.
+// have memories of their own, may be waited for. One that does both phases may not: what it
+// lacks is a slot, and nobody knows how long an answer gets.
 func (r *Router) mayPrefill(x *executor, t *turn, n need, apart bool) bool {
-	return (x.room[n] || apart && x.takes[n] && x.reserved == nil && x.alone == nil) && x.fits(t)
+	waits := apart && x.takes[n] && x.role != schemas.RoleMixed && x.reserved == nil && x.alone == nil
+	return (x.room[n] || waits) && x.fits(t)
 }
 
 // fewest is the time that the turn in view takes where it takes least. What it takes

@@ -245,6 +245,9 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 	} else {
 		x.decodes[t.ready.Job] = t
 		x.occupy(t)
+		t.own = p.compute * blockTokens
+		x.owed, x.owedAt = r.owes(x)+float64(t.own), now
+		x.own += t.own
 		job.PrefillOn, job.Cached, job.BusyNS = t.prefillOn, t.cached, t.busy
 	}
 	r.update(x)

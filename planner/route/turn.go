@@ -79,6 +79,7 @@ type turn struct {
 	counted  int    // tokens of it that stand in the totals and were not set right yet; 0 when none do
 	beat     uint64 // the heartbeat that named it last, see compare
 	occupies bool   // it stands in decoding and contexts of exec
+	own      int    // tokens of its prompt that the executor where it decodes computes itself
 }
 
 type state uint8
@@ -126,10 +127,13 @@ type executor struct {
 	exports  int              // tokens of contexts that it prefilled and that wait for a decode slot
 	wait     heap             // turns that wait for this executor
 	pinned   int              // tokens to be computed of those
-	idle     schemas.Time     // it has had nothing to prefill since then, while others have a queue
-	coming   int              // tokens of prompts for which a slot is kept
-	alone    *turn            // a turn that has the executor to itself
-	reserved *turn            // an alone turn that waits for it to become empty
+	own      int              // uncached tokens of turns that decode there and were not prefilled elsewhere
+	owed     float64          // of them that were not computed yet at owedAt, as expected
+	owedAt   schemas.Time
+	idle     schemas.Time // it has had nothing to prefill since then, while others have a queue
+	coming   int          // tokens of prompts for which a slot is kept
+	alone    *turn        // a turn that has the executor to itself
+	reserved *turn        // an alone turn that waits for it to become empty
 
 	room, takes can    // as counted in the pool
 	stamp       uint64 // of the view in which engine is valid
