@@ -207,8 +207,9 @@ func (p *pool) capacity() int {
 	return engines
 }
 
-// gate is how many tokens of first prompts may be let in: as many as leave a turn half
-// of TTFTNS to wait. Nothing while turns wait for decode slots, or streams are slow:
+// gate is how many tokens of first prompts may be let in: as many as leave no more
+// to be computed than takes TTFTNS. With half of that steps are not full, and the planner
+// takes prefill for slower than it is. Nothing while turns wait for decode slots, or streams are slow:
 // more sessions would make all of them late, and are better kept waiting before their
 // first turn.
 func (r *Router) gate(now schemas.Time, p *pool) int {
@@ -225,7 +226,7 @@ func (r *Router) gate(now schemas.Time, p *pool) int {
 	if speed == 0 {
 		return 1 << 40 // nobody prefills: decode slots are the bound
 	}
-	return int(speed*float64(r.cfg.TTFTNS)/2e9) - tokens + 1
+	return int(speed*float64(r.cfg.TTFTNS)/1e9) - tokens + 1
 }
 
 // decodeBehind: turns wait for decode slots, or streams are slow.

@@ -99,7 +99,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Dir: ".weir", NATS: "127.0.0.1:4222", HTTP: "127.0.0.1:8080", Cell: schemas.DefaultCell, Node: "n0", PeerAddr: "127.0.0.1:0", KVMem: 1 << 30, KVOrder: hostmem.OrderWeir, KVDiskBytes: DefaultDiskBytes,
-		Engine: model.EngineAuto, Context: 8192, Slots: 8, Keep: true, Threads: 1, DirectMax: schemas.SizeSMax, Speed: 1,
+		Engine: model.EngineAuto, Context: 8192, Slots: 8, Keep: true, Threads: 1, DirectMax: schemas.SizeSMax, Admit: true, Speed: 1,
 		Deadline: 10 * time.Minute, Durability: "process", Replicas: 1, LogLevel: "info", Planner: PlannerAct, RecordBytes: record.DefaultBytes,
 	}
 }
@@ -131,7 +131,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.Float64Var(&o.Speed, "speed", o.Speed, "with --engine sim: how many times faster than the simulated device; refused where the bus would take 2 % of its shortest step or more")
 	f.StringVar(&o.Calib, "calib", o.Calib, "with --engine sim: calibration file (calib/v1) of the device (default: a made-up one with round numbers)")
 	f.BoolVar(&o.NullVision, "null-vision", o.NullVision, "let the null engine take images; it is a fake that sees nothing, for tests of everything around a model with vision")
-	f.BoolVar(&o.Admit, "admit", o.Admit, "let new sessions wait, at most a minute, while those that are served fill the KV memory")
+	f.BoolVar(&o.Admit, "admit", o.Admit, "let new sessions wait, at most a minute, while those that are served fill the KV memory, or keep prefill busy for longer than turns should wait")
 	f.IntVar(&o.DirectMax, "direct-max", o.DirectMax, "uncached prompt tokens up to which a turn skips the prefill stage; negative: never")
 	f.DurationVar(&o.Deadline, "deadline", o.Deadline, "time that a turn without its own deadline may take")
 	f.StringVar(&o.Durability, "durability", o.Durability, "process: acknowledged turns survive any crash of a process; sync: also a loss of power, at the cost of one disk sync per message")
