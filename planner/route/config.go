@@ -85,9 +85,9 @@ type Config struct {
 	// Choose places turns in the manner of another system; nil is weir's own cost.
 	Choose Chooser
 	// Admit lets sessions in only as far as memory holds their contexts, see package
-	// admit, whose settings are in Book. New sessions that are expected to come back also wait while
-	// what is to be computed takes longer than TTFTNS, 2 s, or, where TPOTNS is set, streams are slower than a
-	// token in so many nanoseconds.
+	// admit, whose settings are in Book. New sessions that are expected to come back also
+	// wait while what is to be computed takes longer than TTFTNS, 2 s, or, where TPOTNS is
+	// set, streams are slower than a token in so many nanoseconds.
 	Admit          bool
 	Book           admit.Config
 	TTFTNS, TPOTNS int64
