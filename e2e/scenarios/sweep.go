@@ -21,8 +21,8 @@ func (s *Search) Swept() (swept, leftOut []string) {
 	return swept, []string{
 		"seeds beyond the first",
 		"splits that a climb from the best of the neighbouring point does not reach; two beyond the best are looked at on either side at the first point only",
-		"shift: private tier at loads below 0.75; dynamo-like at loads other than 1 with start b only, at the settings of load 1",
-		"private tier in oscillation and coding-plus-computer-use, dynamo-like and aggregated in all but the shift and the stationary mix: no bar names them",
+		"shift: private tier at loads below 0.75, dynamo-like at loads other than 1",
+		"private tier, dynamo-like and aggregated in all but the shift: no bar names them",
 		"dynamo-like, start b: splits are looked at with the loops that are best at the private tier's best split; restarts other than 240 s",
 		"oscillation: splits are chosen by two periods, and 600 s at least; the figures are of the whole",
 		"hbm-only, derate 0.75, target latency",
@@ -76,7 +76,7 @@ func (s *Search) All(ctx context.Context, scenarios []string, st *Settings, done
 // mixes tunes the baselines of a scenario by time at each of its points.
 func (s *Search) mixes(ctx context.Context, scenario, model string) ([]Found, error) {
 	kinds := []Kind{StaticShared}
-	if !s.Reduced || scenario == Stationary {
+	if !s.Reduced {
 		kinds = append(kinds, StaticPrivate)
 	}
 	points := s.Set.Points(scenario)
@@ -93,7 +93,7 @@ func (s *Search) mixes(ctx context.Context, scenario, model string) ([]Found, er
 	for _, k := range kinds {
 		add(func() ([]Found, error) { return s.splits(ctx, scenario, model, k, points) })
 	}
-	if !s.Reduced || scenario == Stationary {
+	if !s.Reduced {
 		add(func() ([]Found, error) { return s.aggregated(ctx, scenario, model, points) })
 	}
 	if !s.Reduced {
@@ -250,10 +250,6 @@ func (s *Search) dynamo(ctx context.Context, model string, start int, points []P
 			}
 		}
 		out = append(out, a, b)
-	}
-	if s.Reduced {
-		rest, err := s.plain(ctx, Shift, model, out[1].Arm, points[1:])
-		return append(out, rest...), err
 	}
 	return out, nil
 }
