@@ -3,7 +3,6 @@ package route
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/weir-dev/weir/planner/admit"
@@ -74,9 +73,6 @@ func (r *Router) letIn(now schemas.Time, t *turn) bool {
 // computed at once, and decoded then.
 func (r *Router) space(p *pool) admit.Space {
 	s := admit.Space{Tokens: p.capacity()}
-	if n := p.decodable(r.now); n > 0 && (s.Tokens == 0 || n < s.Tokens) {
-		s.Tokens = n
-	}
 	prefill, takes := false, false
 	for _, x := range p.xs {
 		if !x.alive {
@@ -85,53 +81,12 @@ func (r *Router) space(p *pool) admit.Space {
 		s.Few += fewSessions
 		if x.role.Takes(schemas.StagePrefill) {
 			takes = true
-			prefill = prefill || len(x.prefills) == 0
+			prefill = prefill || len(x.prefills) == 0 && r.owes(x) == 0
 		}
 	}
 	s.Idle = p.rooms[needDecode] > 0 && p.queue[needDecode].first() == nil && (prefill || !takes)
 	return s
 }
-
-// decodable is how many tokens of contexts sessions may have together for the engines that
-// decode to hold those that decode at once; 0 is without bound. Of the sessions that wait
-// for nobody, the share that decodes now is taken for that which will. Those that wait are
-// left out: else a pool that is behind would seem to have room.
-func (p *pool) decodable(now schemas.Time) int {
-	decoding, waiting, kv := 0, 0, 0
-	for _, x := range p.xs {
-		if !x.alive {
-			continue
-		}
-		waiting += len(x.prefills) + len(x.wait.ts)
-		if x.role.Takes(schemas.StageDecode) {
-			decoding += x.decoding
-			kv += x.kv
-		}
-	}
-	for n := range needs {
-		waiting += len(p.queue[n].ts)
-	}
-	n, _ := p.book.Sessions()
-	share := float64(decoding) / float64(max(n-waiting, decoding, 1))
-	if dt := float64(now-p.shareAt) / 1e9; dt > 0 {
-		p.share += (share - p.share) * -math.Expm1(-dt/shareS)
-		p.shareAt = now
-	}
-	if p.share < leastShare {
-		return 0
-	}
-	return int(decodeFill * float64(kv) / p.share)
-}
-
-// shareS is the time in seconds over which the share of sessions that decode is a mean. With
-// fewer than leastShare of them, tools take so much longer than answers that it is no measure.
-// decodeFill keeps room for contexts to be longer than the mean, and for steps that get longer
-// with them: with less of it turns wait for memory that others give back late.
-const (
-	shareS     = 30.0
-	leastShare = 0.02
-	decodeFill = 0.9
-)
 
 // fewSessions per executor are let in as long as memory holds what they have now.
 const fewSessions = 4
@@ -265,7 +220,7 @@ func (r *Router) gate(now schemas.Time, p *pool) int {
 	for _, x := range p.xs {
 		if x.alive && x.role.Takes(schemas.StagePrefill) {
 			speed += r.tps(x)
-			tokens += x.tokens
+			tokens += x.tokens + int(r.owes(x))
 		}
 	}
 	if speed == 0 {
@@ -299,7 +254,7 @@ func (r *Router) forPrefill(now schemas.Time, p *pool) []*turn {
 	for i, t := range p.held.ts {
 		ts[i] = contextOf(t)
 	}
-	return p.held.ts[:p.book.Room(ts, r.space(p).Tokens)]
+	return p.held.ts[:p.book.Room(ts, p.capacity())]
 }
 
 // tight: decodes take nearly all of the memory that engines may give them.

@@ -36,7 +36,7 @@ func (r *Router) bestPrefill(t *turn, n need) *executor {
 		switch {
 		case x.role == schemas.RoleMixed:
 			// Those that decode there stand still while it computes, and it is to decode there, too.
-			s += float64(len(x.decodes)) * (float64(plan.compute*blockTokens)/r.tps(x) + float64(r.cfg.SpreadNS)/1e9/float64(x.slots))
+			s += float64(len(x.decodes)) * (float64(plan.compute*blockTokens)/r.tps(x) + float64(r.cfg.SpreadNS)/1e9/float64(max(1, x.slots)))
 		case apart:
 			s += (s - fewest) * float64(len(x.prefills)+len(x.wait.ts))
 		}
@@ -155,7 +155,7 @@ func (r *Router) repin(now schemas.Time, p *pool, look bool, out []schemas.Msg) 
 // one turn per executor and look.
 func (r *Router) steal(now schemas.Time, p *pool, out []schemas.Msg) []schemas.Msg {
 	for _, x := range p.xs {
-		if len(x.prefills) > 0 || x.wait.first() != nil {
+		if len(x.prefills) > 0 || x.wait.first() != nil || r.owes(x) > 0 {
 			x.idle = 0
 			continue
 		}

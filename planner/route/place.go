@@ -218,7 +218,7 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 		t.used++ // a hand-over from prefill to decode is the same attempt
 		t.attempt = t.used
 	}
-	t.handed = false
+	t.handed, t.next = false, nil
 	r.unexport(t)
 	t.state, t.stage, t.exec, t.decodeOn, t.placedAt, t.missing = statePlaced, stage, x, then, now, 0
 	job := &schemas.Job{
@@ -245,9 +245,11 @@ func (r *Router) put(now schemas.Time, t *turn, stage schemas.Stage, x, then *ex
 	} else {
 		x.decodes[t.ready.Job] = t
 		x.occupy(t)
-		t.own = p.compute * blockTokens
-		x.owed, x.owedAt = r.owes(x)+float64(t.own), now
-		x.own += t.own
+		if !over {
+			t.own = p.compute * blockTokens
+			x.owed, x.owedAt = r.owes(x)+float64(t.own), now
+			x.own += t.own
+		}
 		job.PrefillOn, job.Cached, job.BusyNS = t.prefillOn, t.cached, t.busy
 	}
 	r.update(x)

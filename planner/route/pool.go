@@ -63,8 +63,6 @@ type pool struct {
 	refs          int     // executors and turns that name it
 	tps           float64 // prefill speed heard last
 	totals        totals
-	share         float64 // of the sessions that decode, see decodable
-	shareAt       schemas.Time
 }
 
 // poolOf is the pool of that name, made where it is not known. unref forgets it.

@@ -304,6 +304,7 @@ func (r *Router) prefilled(now schemas.Time, t *turn, d *schemas.Done, out []sch
 	if t.stage != schemas.StagePrefill {
 		return out
 	}
+	r.unwait(t) // to be prefilled again, where its executor was taken for dead
 	t.prefillOn, t.cached, t.busy, t.miss = d.Executor, d.Cached, d.BusyNS, d.Miss
 	r.found(t, d.Cached)
 	r.charge(now, t, float64(d.BusyNS)/1e9)
