@@ -245,8 +245,12 @@ func (b *Book) Adopt(now schemas.Time, t Turn) {
 	b.forecast.add(s)
 }
 
-// final is what a session is assumed to end with, less what it shares.
+// final is what a session is assumed to end with, less what it shares. Of one that has a
+// context already nobody knows how far it has grown; it counts as it is.
 func (b *Book) final(t Turn) int {
+	if t.Known > 0 {
+		return t.Tokens
+	}
 	return int(float64(t.Tokens)*b.cfg.Growth) - t.sharedFirst()
 }
 

@@ -80,6 +80,23 @@ func TestSharedPrefix(t *testing.T) {
 	}
 }
 
+// TestReturns: sessions that come with the context that they have count as they are: they
+// were there before the book was, and have grown already.
+func TestReturns(t *testing.T) {
+	b := New(Config{})
+	for i := range 10 {
+		x := turn(fmt.Sprint("old", i), 100_000, 99_000, 0)
+		b.Adopt(second, x)
+		b.Begin(second, x)
+	}
+	if !b.Admit(second, turn("new", 16_000, 0, 0), Space{Tokens: 2_000_000}) {
+		t.Error("a new session waits beside ten of 100,000 tokens in 2,000,000")
+	}
+	if b.Admit(second, turn("more", 900_000, 0, 0), Space{Tokens: 2_000_000}) {
+		t.Error("one of 900,000 tokens is admitted beside them")
+	}
+}
+
 // TestGrowth: agents that begin together with 16,000 tokens and none of which has ended
 // are taken to grow to six times as much.
 func TestGrowth(t *testing.T) {
