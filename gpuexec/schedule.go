@@ -37,8 +37,9 @@ func (e *Executor) schedule(now schemas.Time, out []schemas.Msg) []schemas.Msg {
 		return e.start(now, j, nil, &schemas.Op{Seal: &schemas.SealOp{Seq: j.seq}}, out)
 	}
 	if len(rows) > 0 {
-		// One step for the first tokens is not yet the share of those that run.
-		e.decodeNow = e.cfg.Limits.Interrupt && len(s.fresh) > 0
+		// One step for the first tokens is not yet the share of those that run. But it happens
+		// once only: where rows begin at every step, prompts would wait without end.
+		e.decodeNow = e.cfg.Limits.Interrupt && len(s.fresh) > 0 && !e.freshLast
 		return e.decode(now, rows, len(s.prefills) > 0, out)
 	}
 	return out

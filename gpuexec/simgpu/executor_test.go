@@ -290,6 +290,25 @@ func TestMixed(t *testing.T) {
 	c.until("the answer", func() bool { return len(c.results) == 1 })
 }
 
+// TestMixedCrowd: decodes begin at every step, and a prompt is computed all the same.
+func TestMixedCrowd(t *testing.T) {
+	c := newCell(t, 256, 1<<24, nil)
+	c.assign(1, schemas.Assignment{Role: schemas.RoleMixed})
+	const crowd = 600
+	for i := range crowd {
+		id := fmt.Sprintf("u%03d", i)
+		x := turn("s"+id, id, 100, 2000, 0)
+		c.rig.out[id], c.mem.have[id] = 30, 100/64
+		c.clock.later(c.clock.now+schemas.Time(i)*10*ms, func() { c.job(schemas.StageDecode, x, 1) })
+	}
+	c.until("a run", func() bool { return len(c.results) > 0 })
+	c.job(schemas.StagePrefill, turn("sp", "p", 4000, 10, 0), 1)
+	c.until("the prompt", func() bool { return c.dones["p"] != "" })
+	if n := len(c.results); n > crowd/2 {
+		t.Errorf("the prompt was computed after %d of %d turns that came after it", n, crowd)
+	}
+}
+
 // BenchmarkRun is what one decode operation of 128 rows costs executor and device. On a
 // machine that does other things too look at the processor time.
 func BenchmarkRun(b *testing.B) {
