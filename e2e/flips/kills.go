@@ -99,23 +99,23 @@ func RunKills(ctx context.Context, o Options, n Faults) (f *Figures, err error) 
 }
 
 func (k *killer) all(ctx context.Context, f *Figures, n Faults) error {
-	var todo []string
+	var faults []string
 	for _, x := range []struct {
 		kind string
 		n    int
 	}{{killControl, n.Control}, {killExecutor, n.Executor}, {killLeader, n.Leader}, {stopExecutor, n.Stopped}, {killPlanner, n.Planner}, {stopLast, n.Last}} {
 		for range x.n {
-			todo = append(todo, x.kind)
+			faults = append(faults, x.kind)
 		}
 	}
-	k.ch.rng.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+	k.ch.rng.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	if n.Planner+n.Last > 0 {
 		// It acts from the start, and nobody is pinned.
 		if err := k.planner.start(); err != nil {
 			return err
 		}
 	}
-	for i, kind := range todo {
+	for i, kind := range faults {
 		// Each fault meets a stack that works.
 		pause(ctx, between)
 		if err := k.flowing(ctx); err != nil {
@@ -127,7 +127,7 @@ func (k *killer) all(ctx context.Context, f *Figures, n Faults) error {
 		}
 		f.Flips++
 		f.Ms = append(f.Ms, took.Seconds()*1000)
-		k.o.Log("fault %d of %d: %s, the change took %.2f s", i+1, len(todo), kind, took.Seconds())
+		k.o.Log("fault %d of %d: %s, the change took %.2f s", i+1, len(faults), kind, took.Seconds())
 	}
 	return k.settled(ctx)
 }

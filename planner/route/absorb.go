@@ -48,14 +48,10 @@ func (r *Router) absorbOne(now schemas.Time, t *turn, out []schemas.Msg) ([]sche
 	}
 	r.look(now, t)
 	r.view(t)
-	speed, tokens := 0.0, p.waitTokens()
-	for _, x := range p.xs {
-		if x.takes[t.class] {
-			speed += r.tps(x)
-			tokens += x.tokens
-		}
+	queue, ok := r.queued(t) // until it is computed if it waits
+	if !ok {
+		return out, false
 	}
-	queue := float64(tokens) / speed // until it is computed if it waits
 	var best *executor
 	gain := 0.0
 	for _, x := range p.xs {

@@ -16,14 +16,21 @@ func (r *Router) direct(t *turn, x *executor) bool {
 	if plan.compute <= 0 || x.decoding == 0 {
 		return true
 	}
+	queue, ok := r.queued(t)
+	return !ok || plan.seconds*float64(x.decoding) <= queue+tripS
+}
+
+// queued is how many seconds pass until what waits for prefill now is computed, by those
+// that take prompts of a turn's class; ok is false where nobody does.
+func (r *Router) queued(t *turn) (seconds float64, ok bool) {
 	speed, tokens := 0.0, t.in.waitTokens()
-	for _, o := range t.in.xs {
-		if o.takes[t.class] {
-			speed += r.tps(o)
-			tokens += o.tokens
+	for _, x := range t.in.xs {
+		if x.takes[t.class] {
+			speed += r.tps(x)
+			tokens += x.tokens
 		}
 	}
-	return speed == 0 || plan.seconds*float64(x.decoding) <= float64(tokens)/speed+tripS
+	return float64(tokens) / speed, speed > 0
 }
 
 // owes is how many tokens of prompts x, which decodes as well, has yet to compute itself:
